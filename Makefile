@@ -1,0 +1,51 @@
+# Everything runs in .venv, which `make` sets up by itself: Python 3.11 or newer and make are enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+# Property tests draw from a seed that follows the commit: a failure can be repeated, and new commits try new cases.
+SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/null | cut -c1-8 | grep . || echo 0)")
+
+INPUTS := pyproject.toml constraints-dev.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help verify test lint bench fix clean
+
+help:  ## list these commands
+	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):[^#]*## */make \1	/' | expand -t 14
+
+verify: $(VENV)/ready-verify  ## hold the optimized implementation against the specification, on this machine
+	$(BIN)/pagedkv verify $(ARGS)
+
+test: lint  ## lint, types, then every test; ARGS="-k name" narrows them down
+	@echo "Hypothesis seed $(SEED) (repeat with: make test SEED=$(SEED))"
+	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) $(ARGS)
+
+lint: $(VENV)/ready-dev  ## ruff and mypy only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/ready-dev  ## benchmarks
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only $(ARGS)
+
+fix: $(VENV)/ready-dev  ## let ruff repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and every cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps make the set-up run once, and again when its inputs change.
+$(VENV)/ready-verify: $(INPUTS) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,cpu,gpu,conformance]'
+	@touch $@
+
+$(VENV)/ready-dev: $(INPUTS) | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[dev]'
+	@touch $@ $(VENV)/ready-verify

@@ -1,0 +1,33 @@
+"""Checks of arguments, made before anything changes, so that misuse leaves a pool as it was."""
+
+from collections.abc import Hashable, Sequence
+
+from pagedkv.spec.words import Misuse, Token
+
+
+def integer(argument: str, value: object, least: int, most: int | None = None) -> int:
+    """`value` as an int in `least..most`, or `Misuse`. A bool is not a number here."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
+        return value
+    raise Misuse(argument, value, f"an integer >= {least}" if most is None else f"an integer in {least}..{most}")
+
+
+def token_path(argument: str, value: Sequence[Token], least: int = 0) -> tuple[Token, ...]:
+    """`value` as a tuple of at least `least` tokens, or `Misuse` naming the first that is none."""
+    try:
+        tokens = tuple(value)
+    except TypeError:
+        raise Misuse(argument, value, "a sequence of tokens (integers >= 0)") from None
+    if len(tokens) < least:
+        raise Misuse(argument, value, f"at least {least} token")
+    for position, token in enumerate(tokens):
+        integer(f"{argument}[{position}]", token, 0)
+    return tokens
+
+
+def hashable(argument: str, value: Hashable) -> None:
+    """Ids and namespaces are looked up by hash."""
+    try:
+        hash(value)
+    except TypeError:
+        raise Misuse(argument, value, "a hashable value") from None

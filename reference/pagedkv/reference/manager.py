@@ -1,0 +1,136 @@
+"""The block manager: every operation of the specification, plain and complete.
+
+The operations live in three files, by what they are about: `residency` (admit, free, preempt, resume), `growth`
+(reserve, append, commit, fork, truncate) and `prefixes` (the index). Here are those about the pool as a whole: steps
+in flight, relabelling, batches, and looking inside.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Self
+
+from pagedkv.reference.arguments import hashable, integer
+from pagedkv.reference.base import Request
+from pagedkv.reference.growth import GrowthOperations
+from pagedkv.reference.prefixes import PrefixOperations
+from pagedkv.reference.residency import ResidencyOperations
+from pagedkv.spec.operations import Append, Commit, Free, Reserve, Row
+from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
+from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, RequestId, StepId
+
+
+class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
+    """A mutable block manager in plain Python; the first to read, and an oracle for faster ones.
+
+    >>> from pagedkv.spec.words import Config
+    >>> manager = BlockManager(Config(num_blocks=8, block_size=4))
+    >>> manager.admit("a", [1, 2, 3, 4, 5])
+    Ok(cached_tokens=0, slots=(), copies=(), remapped=(), evicted=0)
+    >>> manager.append("a", [6]).slots
+    (5,)
+    >>> manager.observe().tables
+    {'a': (0, 1)}
+    """
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Everything; how blocks are published and deduplicated is a matter of the configuration."""
+        return Capabilities(
+            fork=True, truncate=True, reserve=True, prefix_cache=self.config.prefix_cache, lookup=True, pins=True,
+            evict=True, reports_index=True, publish=self.config.publish, dedup=self.config.dedup, preempt=True,
+            swap=True, sliding_window=True, overlapped_steps=True, permute=True, batch=True, policy="lru",
+        )  # fmt: skip
+
+    def begin_step(self, step: StepId) -> Outcome:
+        """A forward starts; blocks released from now on are held until it has ended."""
+        hashable("step", step)
+        if not self.config.overlapped_steps:
+            raise Misuse("step", step, "no steps without Config(overlapped_steps=True)")
+        if step in self.pool.steps:
+            raise Misuse("step", step, "a step that is not in flight")
+        self.pool.begin_step(step)
+        return Ok()
+
+    def end_step(self, step: StepId) -> Outcome:
+        """The forward has ended, and so have the holds on its account."""
+        hashable("step", step)
+        if step not in self.pool.steps:
+            raise Misuse("step", step, f"a step in flight, one of {list(self.pool.steps)}")
+        self.pool.end_step(step)
+        return Ok()
+
+    def permute(self, new_block: Sequence[Block]) -> Outcome:
+        """Relabel: what block `b` held, block `new_block[b]` holds. Needs a bijection, and no step in flight."""
+        labels = [integer(f"new_block[{i}]", b, 0, self.config.num_blocks - 1) for i, b in enumerate(new_block)]
+        if sorted(labels) != list(range(self.config.num_blocks)):
+            raise Misuse("new_block", new_block, f"each of 0..{self.config.num_blocks - 1} once")
+        if self.pool.steps:
+            raise Misuse("new_block", new_block, f"no permutation while steps are in flight: {list(self.pool.steps)}")
+        self.pool.relabel(labels)
+        for entry in self.requests.values():
+            entry.table = [HOLE if block == HOLE else labels[block] for block in entry.table]
+        for pins in self.pins.values():
+            pins[:] = [[labels[block] for block in blocks] for blocks in pins]
+        return Ok()
+
+    def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
+        """The rows, all of one kind, one after another. Misuse in any of them undoes them all.
+
+        The source of a copy stays as it was until the end: whoever copied it away left it another owner, and no row
+        of the same kind can release it.
+        """
+        kinds = {type(row) for row in rows}
+        if len(kinds) != 1 or not kinds <= set(_RUN):
+            raise Misuse("rows", rows, "one row or more, all of one kind: Append, Reserve, Commit or Free")
+        run = _RUN[kinds.pop()]
+        before = self.copy()
+        try:
+            return [run(self, row) for row in rows]
+        except Misuse:
+            self.__dict__.update(before.__dict__)
+            raise
+
+    def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
+        """What can be seen. With `requests`: tables and lengths of these only (of those that exist)."""
+        if requests is not None:
+            chosen = {request: self.requests[request] for request in requests if request in self.requests}
+            return Snapshot(*_shown(chosen.items()), available_blocks=self.pool.available)
+        return Snapshot(
+            *_shown(self.requests.items()),
+            available_blocks=self.pool.available,
+            references={block: count for block, count in enumerate(self.pool.references) if count},
+            index={block: prefix.identity() for block, prefix in self.pool.index.prefix_of.items()},
+        )
+
+    def copy(self) -> Self:
+        """A manager in the same state that shares nothing mutable with this one."""
+        twin = copy.copy(self)
+        twin.pool = self.pool.copy()
+        twin.requests = {request: entry.copy() for request, entry in self.requests.items()}
+        twin.pins = {path: [blocks.copy() for blocks in pins] for path, pins in self.pins.items()}
+        return twin
+
+
+def _shown(
+    entries: Iterable[tuple[RequestId, Request]],
+) -> tuple[dict[RequestId, tuple[Block, ...]], dict[RequestId, Lengths]]:
+    """Tables of the resident ones, lengths of all."""
+    tables: dict[RequestId, tuple[Block, ...]] = {}
+    lengths: dict[RequestId, Lengths] = {}
+    for request, entry in entries:
+        resident = entry.residency == "resident"
+        lengths[request] = Lengths(entry.length, entry.reserved, entry.computed, resident)
+        if resident:
+            tables[request] = tuple(entry.table)
+    return tables, lengths
+
+
+_RUN: Mapping[type, Callable[[BlockManager, Any], Outcome]] = MappingProxyType(
+    {
+        Append: lambda manager, row: manager.append(row.request, row.tokens),
+        Reserve: lambda manager, row: manager.reserve(row.request, row.length),
+        Commit: lambda manager, row: manager.commit(row.request, row.computed),
+        Free: lambda manager, row: manager.free(row.request),
+    }
+)

@@ -1,0 +1,116 @@
+"""Coming and going: admit, free, preempt, resume.
+
+Admit and a resume that recomputes are the same thing: match the token path against the prefix index, refer to the
+blocks that are there, take the rest. At least one token is always left to compute, because the forward that follows
+must produce a next token from something.
+"""
+
+from collections.abc import Sequence
+
+from pagedkv.reference.arguments import hashable, integer, token_path
+from pagedkv.reference.base import ManagerBase, Request
+from pagedkv.spec.words import (
+    HOLE,
+    Misuse,
+    Namespace,
+    Ok,
+    Outcome,
+    PreemptMode,
+    Reason,
+    Refused,
+    RequestId,
+    Token,
+    ceil_div,
+)  # fmt: skip
+
+
+class ResidencyOperations(ManagerBase):
+    """The operations that make a request resident, or end it."""
+
+    def admit(
+        self, request: RequestId, tokens: Sequence[Token], namespace: Namespace = "", reserve: int | None = None
+    ) -> Outcome:
+        """A new request with its prompt; slots for its first `reserve` positions (None: all), and for what is cached.
+
+        `Ok.cached_tokens` positions, whole blocks, were found in the index and are computed already.
+        Refused: unservable, max_requests, in_flight, capacity.
+        """
+        hashable("request", request)
+        hashable("namespace", namespace)
+        if request in self.requests:
+            raise Misuse("request", request, "an id that is not in use")
+        path = token_path("tokens", tokens, least=1)
+        reserve = len(path) if reserve is None else integer("reserve", reserve, 0, len(path))
+        entry = Request(namespace, list(path))
+        outcome = self._place(entry, reserve)
+        if isinstance(outcome, Ok):
+            self.requests[request] = entry
+        return outcome
+
+    def free(self, request: RequestId) -> Outcome:
+        """The request is gone: blocks that only it owned are available at once (or once held no longer)."""
+        self._release_table(self._known(request))
+        del self.requests[request]
+        return Ok()
+
+    def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
+        """The request gives up its blocks and keeps its tokens.
+
+        With `mode="swap"` the caller first saves the blocks of its table, holes left out, in logical order.
+        Refused: swap_space.
+        """
+        entry = self._resident(request)
+        if mode not in ("recompute", "swap"):
+            raise Misuse("mode", mode, "'recompute' or 'swap'")
+        if mode == "swap":
+            live = len(entry.table) - entry.holes
+            if live > self.config.swap_blocks - sum(other.saved for other in self.requests.values()):
+                return Refused(Reason.SWAP_SPACE)
+            entry.saved, holes = live, entry.holes
+            self._release_table(entry)
+            entry.holes = holes
+        else:
+            self._release_table(entry)
+            entry.reserved = entry.computed = 0
+        entry.residency = mode
+        return Ok()
+
+    def resume(self, request: RequestId) -> Outcome:
+        """Make a preempted request resident again.
+
+        After "recompute", as if it were admitted with all its tokens. After "swap", in private blocks to which the
+        caller restores what it saved, in logical order; nothing is cached, nothing enters the index.
+        Refused: unservable (recompute), max_requests, in_flight, capacity.
+        """
+        entry = self._known(request)
+        if entry.residency == "resident":
+            raise Misuse("request", request, "a preempted request; this one is resident")
+        if entry.residency == "recompute":
+            return self._place(entry, entry.length)
+        refusal = self._refusal(entry.saved, need=entry.saved, joins=True)
+        if refusal is not None:
+            return refusal
+        entry.table = [HOLE] * entry.holes + [self.pool.take() for _ in range(entry.saved)]
+        entry.residency, entry.saved = "resident", 0
+        return Ok()
+
+    def _place(self, entry: Request, reserve: int) -> Outcome:
+        """Give a request without blocks its table: hits, then fresh blocks."""
+        size, pool = self.config.block_size, self.pool
+        hits = pool.index.match(entry.namespace, entry.tokens)[: (entry.length - 1) // size]
+        cached = len(hits) * size
+        reserved = max(reserve, cached)
+        holes = self._dead_blocks(cached)
+        live = hits[holes:]
+        need = ceil_div(reserved, size) - holes - sum(pool.references[block] > 0 for block in live)
+        refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)
+        if refusal is not None:
+            return refusal
+        entry.prefixes = [pool.index.prefix_of[block] for block in hits]
+        for block in live:  # before any block is taken, so that no hit is evicted
+            pool.share(block)
+        fresh = [pool.take() for _ in range(ceil_div(reserved, size) - len(hits))]
+        entry.table, entry.holes = [HOLE] * holes + live + fresh, holes
+        entry.reserved, entry.computed, entry.residency = reserved, cached, "resident"
+        self._publish_planned(entry, 0)
+        return Ok(cached_tokens=cached)

@@ -1,0 +1,11 @@
+"""Attention held against the specification: bitwise relations, exact probes, the rounding bound, the write path.
+
+`run(subject, seed=0, size="full")` holds any `AttentionSubject` to every law that its capabilities call for, and
+`check_law(subject, law, case)` reproduces one failure of its report.
+"""
+
+from pagedkv.conformance.attention.cases import Case
+from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
+from pagedkv.conformance.attention.run import check_law, run
+
+__all__ = ["AttentionReport", "Case", "ConfigurationReport", "Count", "Failure", "check_law", "run"]

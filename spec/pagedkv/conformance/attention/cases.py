@@ -1,0 +1,190 @@
+"""Cases: what a launch of attention means, before any block is chosen.
+
+A `Case` is a few small numbers. It determines the `Contents` (queries, keys and values of each request, position by
+position), and a case with a placement determines a `Problem`. Two placements of the same contents must give the same
+bits, so every relation of this kit is one case and two placements; and a failing case shrinks by making its numbers
+smaller, which is what a report prints.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+FEATURES = ("causal_prefill", "non_causal", "window", "softcap", "alibi", "sinks")
+"""Capabilities that change what a launch computes; the others change how."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch in small numbers. `lengths` and `query_lens` have one entry a request, in tokens."""
+
+    dtype: str = "float32"
+    block_size: int = 4
+    lengths: tuple[int, ...] = (5,)
+    query_lens: tuple[int, ...] = (1,)
+    num_kv_heads: int = 2
+    group: int = 2
+    """Query heads a KV head serves."""
+    head_dim: int = 16
+    causal: bool = True
+    window: int | None = None
+    softcap: float = 0.0
+    alibi: bool = False
+    sinks: bool = False
+    split_size: int | None = None
+    style: str = "normal"
+    seed: int = 0
+
+    @property
+    def num_q_heads(self) -> int:
+        return self.num_kv_heads * self.group
+
+    def describe(self) -> str:
+        """The fields that differ from the defaults, on one line.
+
+        >>> Case(lengths=(9,), window=3).describe()
+        'Case(lengths=(9,), window=3)'
+        """
+        changed = {name: value for name, value in vars(self).items() if value != getattr(_DEFAULT, name)}
+        return f"Case({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def features(self) -> tuple[str, ...]:
+        """The capabilities among `FEATURES` that a launch of this case needs."""
+        several = any(rows > 1 for rows in self.query_lens)
+        needed = (several, not self.causal, self.window is not None, self.softcap > 0, self.alibi, self.sinks)
+        return tuple(name for name, present in zip(FEATURES, needed, strict=True) if present)
+
+    def sees(self, request: int, row: int) -> np.ndarray[Any, Any]:
+        """Positions that a query row of a request sees, ascending: bottom-right aligned, window inclusive.
+
+        >>> Case(lengths=(9,), query_lens=(2,), window=3).sees(0, 0)
+        array([5, 6, 7])
+        """
+        length, rows = self.lengths[request], self.query_lens[request]
+        position = length - rows + row
+        last = position if self.causal else length - 1
+        first = 0 if self.window is None else max(0, position - self.window + 1)
+        return np.arange(first, last + 1)
+
+    def smaller(self) -> Iterator[Self]:
+        """Cases that are simpler than this one in one way, boldest first."""
+        for index in range(len(self.lengths) if len(self.lengths) > 1 else 0):
+            yield replace(self, lengths=(self.lengths[index],), query_lens=(self.query_lens[index],))
+        for name in ("window", "softcap", "alibi", "sinks", "split_size", "style"):
+            if getattr(self, name) != getattr(_DEFAULT, name):
+                yield replace(self, **{name: getattr(_DEFAULT, name)})
+        for name in ("group", "num_kv_heads"):
+            if getattr(self, name) > 1:
+                yield replace(self, **{name: 1})
+        for index, length in enumerate(self.lengths):
+            rows = self.query_lens[index]
+            for shorter in sorted({length // 2, length - self.block_size, length - 1}):
+                if 0 <= shorter < length and (shorter or length > 1):
+                    kept = max(1, min(rows, shorter)) if rows else 0
+                    yield self._with(index, shorter, kept)
+            if rows > 1:
+                yield self._with(index, length, 1)
+                yield self._with(index, length, rows - 1)
+
+    def _with(self, index: int, length: int, rows: int) -> Self:
+        lengths, query_lens = list(self.lengths), list(self.query_lens)
+        lengths[index], query_lens[index] = length, rows
+        return replace(self, lengths=tuple(lengths), query_lens=tuple(query_lens))
+
+
+_DEFAULT = Case()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What each request asks and holds, in logical order: tuples with one array a request."""
+
+    queries: tuple[Any, ...]
+    """(query rows, num_q_heads, head_dim)."""
+    keys: tuple[Any, ...]
+    """(length, num_kv_heads, head_dim)."""
+    values: tuple[Any, ...]
+    scale: float
+    softcap: float = 0.0
+    alibi_slopes: Any = None
+    sinks: Any = None
+
+
+def storage(dtype: str) -> np.dtype[Any]:
+    """The NumPy type that carries a dtype: bfloat16 travels as float32 of bfloat16 values."""
+    return np.dtype(np.float16 if dtype == "float16" else np.float32)
+
+
+def cast(array: Any, dtype: str) -> Any:
+    """Round to the nearest value of `dtype`, ties to even, written out here and not taken from the code under test.
+
+    >>> cast(np.float32([1 + 2**-8, 1 + 3 * 2**-8]), "bfloat16").tolist()
+    [1.0, 1.015625]
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = np.asarray(array)
+        if dtype != "bfloat16":
+            return array.astype(storage(dtype))
+        single = array.astype(np.float32)
+        bits = single.view(np.uint32).astype(np.uint64)
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+        return np.where(np.isnan(single), single, rounded)
+
+
+def max_finite(dtype: str) -> float:
+    """The largest finite value of a dtype."""
+    return {"float32": float(np.finfo(np.float32).max), "float16": 65504.0, "bfloat16": 2.0**128 * (1 - 2.0**-8)}[dtype]
+
+
+def alibi_slopes(num_q_heads: int) -> Any:
+    """Slopes 2^(-8 h / num_q_heads), h = 1, 2, …, float32 (Press et al., 2022, §3)."""
+    return (2.0 ** (-8.0 * np.arange(1, num_q_heads + 1) / num_q_heads)).astype(np.float32)
+
+
+STYLES = ("normal", "large", "one_huge", "equal", "denormal", "saturated")
+"""How `contents` fills keys and queries; "saturated" is for softcap and drives |logit / cap| past 88."""
+
+
+def contents(case: Case) -> Contents:
+    """The contents of a case, a pure function of its numbers.
+
+    "large": logits up to ±1e4. "one_huge": one key outweighs all. "equal": all keys equal. "denormal": keys and half
+    of the values below the smallest normal. "saturated": logits past 88 caps, where exp of the naive tanh overflows.
+    """
+    rng = np.random.default_rng((case.seed, 11))
+    size = (case.num_kv_heads, case.head_dim)
+    queries = [rng.standard_normal((rows, case.num_q_heads, case.head_dim)) for rows in case.query_lens]
+    keys = [rng.standard_normal((length, *size)) for length in case.lengths]
+    values = [rng.standard_normal((length, *size)) for length in case.lengths]
+    scale = float(np.float32(case.head_dim**-0.5))
+    for query, key, value in zip(queries, keys, values, strict=True):
+        _restyle(case, rng, query, key, value, scale)
+    return Contents(
+        queries=tuple(cast(query, case.dtype) for query in queries),
+        keys=tuple(cast(key, case.dtype) for key in keys),
+        values=tuple(cast(value, case.dtype) for value in values),
+        scale=scale,
+        softcap=case.softcap,
+        alibi_slopes=alibi_slopes(case.num_q_heads) if case.alibi else None,
+        sinks=rng.standard_normal(case.num_q_heads).astype(np.float32) if case.sinks else None,
+    )
+
+
+def _restyle(case: Case, rng: np.random.Generator, query: Any, key: Any, value: Any, scale: float) -> None:
+    """Change one request's arrays in place to the case's style."""
+    if len(key) == 0:
+        return
+    if case.style == "large":
+        query *= 1e4 / (scale * case.head_dim)
+    elif case.style == "saturated":
+        query *= 100.0 * max(case.softcap, 1.0) / scale / np.sqrt(case.head_dim)
+    elif case.style == "one_huge":
+        key[rng.integers(len(key))] *= 300.0
+    elif case.style == "equal":
+        key[:] = key[0]
+    elif case.style == "denormal":
+        tiny = 2.0**-20 if case.dtype == "float16" else 2.0**-133
+        key *= tiny
+        value[::2] *= tiny

@@ -1,0 +1,198 @@
+"""Exact probes: inputs whose output is known to the bit, read through the real kernel.
+
+*One-hot.* Keys are random sign codes ±8 and a query is the code of one key. The scale makes the gap between its logit
+and every other so large that all other weights underflow to 0; then the output is that key's value, bit for bit. The
+probe is a read of (table, offset, head) by content.
+
+*Census.* Queries are 0, so all weights are equal, and values are one-hot class columns: the output is the count of
+each class among the positions seen, divided by how many are seen. A missing, a duplicated and a foreign token all show.
+
+Without a mask attention does not depend on the order of positions. A swapped table entry shows only where a row sees
+part of the blocks: causal rows, windows, a partly filled last block.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result
+from pagedkv.conformance.attention.cases import Case, Contents, alibi_slopes, cast, storage
+from pagedkv.conformance.attention.placement import Placement, place
+
+CODE = 8.0
+GAP = 160.0
+"""Nats between the wanted logit and any other; exp underflows to 0 in float32 beyond 104."""
+
+
+def one_hot(bench: Bench, case: Case, sweeps: int = 4) -> int:
+    """Every row reads one position a query head, boundaries of blocks, tiles and masks first, then all others.
+
+    A launch reads as many positions a row as there are query heads; `sweeps` launches at most.
+    """
+    inside = _codes(case)
+    tile = bench.subject.rounding(place(case, inside)).tile
+    aims = [[_ordered(case, request, row, tile) for row in range(rows)] for request, rows in enumerate(case.query_lens)]
+    heads = case.num_q_heads
+    needed = max((-(-len(aim) // heads) for rows in aims for aim in rows), default=0)
+    checked = 0
+    for sweep in range(min(max(needed, 1), sweeps)):
+        chosen = [[_pick(aim, sweep * heads, heads) for aim in rows] for rows in aims]
+        checked += _read(bench, case, inside, chosen)
+    return checked
+
+
+def census(bench: Bench, case: Case) -> int:
+    """Counts of classes among the positions seen: exact where the number seen is a power of two.
+
+    Elsewhere, and where partial results are merged through logarithms, the count is what the output times the number
+    seen rounds to.
+    """
+    if case.alibi:  # the weights differ by position
+        return 0
+    checked = 0
+    for turn in range(2):
+        inside, classes = _classes(case, turn)
+        launch = place(case, inside, Placement(seed=5 + turn, fill="foreign", tail="in_range"))
+        logarithms = bench.subject.rounding(launch).lse_merge
+        got, start = bench.attend(launch), 0
+        for request, rows in enumerate(case.query_lens):
+            for row in range(rows):
+                seen = classes[request][case.sees(request, row)]
+                checked += _count(case, got.out[start + row], seen, logarithms, f"row {row} of request {request}")
+            start += rows
+    return checked
+
+
+PROBES: dict[str, Law] = {"one_hot": one_hot, "census": census}
+"""Both probes by name."""
+
+
+def _codes(case: Case) -> Contents:
+    """Sign codes as keys, random values; queries are set by `_read`."""
+    rng = np.random.default_rng((case.seed, 21))
+    size = (case.num_kv_heads, case.head_dim)
+    keys, distance = [], case.head_dim
+    for length in case.lengths:
+        key = _distinct_codes(rng, length, size)
+        distance = min([distance, *(_distance(key[:, head]) for head in range(size[0]))])
+        keys.append(cast(key, case.dtype))
+    slopes = alibi_slopes(case.num_q_heads) if case.alibi else None
+    reach = float(max(slopes)) * max(case.lengths, default=0) if slopes is not None else 0.0
+    gap = 2.0 * CODE * CODE * distance * (0.75 if case.softcap else 1.0)  # tanh' >= 0.78 up to half a cap
+    scale = float(2.0 ** np.ceil(np.log2((GAP + reach) / gap)))
+    return Contents(
+        queries=tuple(np.zeros((rows, case.num_q_heads, case.head_dim), storage(case.dtype)) for rows in case.query_lens),
+        keys=tuple(keys),
+        values=tuple(cast(rng.standard_normal((length, *size)), case.dtype) for length in case.lengths),
+        scale=scale,
+        softcap=2.0 * CODE * CODE * case.head_dim * scale if case.softcap else 0.0,
+        alibi_slopes=slopes,
+        sinks=rng.standard_normal(case.num_q_heads).astype(np.float32) if case.sinks else None,
+    )
+
+
+def _distinct_codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> Any:
+    """(length, num_kv_heads, head_dim) of ±8, no two rows of a head equal."""
+    while True:
+        key = rng.choice(np.array([-CODE, CODE]), size=(length, *size))
+        if all(len(np.unique(key[:, head], axis=0)) == length for head in range(size[0])):
+            return key
+
+
+def _distance(codes: Any) -> int:
+    """The least number of places in which two codes differ."""
+    length, width = codes.shape
+    if length < 2:
+        return int(width)
+    products = codes @ codes.T / (CODE * CODE)
+    return int((width - np.max(products[~np.eye(length, dtype=bool)])) // 2)
+
+
+def _ordered(case: Case, request: int, row: int, tile: int) -> list[int]:
+    """The positions that a row sees, boundaries first."""
+    seen = [int(position) for position in case.sees(request, row)]
+    if not seen:
+        return []
+    steps = {case.block_size, tile, case.split_size or tile}
+    first = {seen[0], seen[-1], *(p for step in steps for p in seen if p % step in (0, step - 1))}
+    return sorted(first) + [position for position in seen if position not in first]
+
+
+def _pick(aim: Sequence[int], start: int, count: int) -> list[int]:
+    """`count` positions from `start` on, around the end; empty if none is seen."""
+    return [aim[(start + index) % len(aim)] for index in range(count)] if aim else []
+
+
+def _read(bench: Bench, case: Case, inside: Contents, chosen: Sequence[Sequence[Sequence[int]]]) -> int:
+    """One launch: query head h of a row asks for `chosen[request][row][h]`."""
+    queries, checked = [query.copy() for query in inside.queries], 0
+    for request, rows in enumerate(chosen):
+        for row, positions in enumerate(rows):
+            for head, position in enumerate(positions):
+                queries[request][row, head] = inside.keys[request][position, head // case.group]
+    asked = replace(inside, queries=tuple(queries))
+    got = bench.attend(place(case, asked, Placement(seed=6, fill="foreign", tail="in_range")))
+    start = 0
+    for request, rows in enumerate(chosen):
+        for row, positions in enumerate(rows):
+            for head in range(case.num_q_heads):
+                where = f"row {row}, query head {head} of request {request}"
+                wanted = inside.values[request][positions[head], head // case.group] if positions else None
+                _same_value(inside, got, (start + row, head), wanted, positions[head] if positions else None, where)
+                checked += 1
+        start += len(rows)
+    return checked
+
+
+def _same_value(inside: Contents, got: Result, at: tuple[int, int], wanted: Any, position: Any, where: str) -> None:
+    out = got.out[at]
+    if wanted is None:
+        if np.any(out != 0):
+            raise Broken(f"{where} sees nothing, yet its output is not 0")
+    elif not np.array_equal(out, wanted):
+        found = [(r, int(p), int(h)) for r, v in enumerate(inside.values) for p, h in np.argwhere((v == out).all(-1))]
+        read = "the value of (request, position, KV head) " + ", ".join(map(str, found)) if found else "no stored value"
+        raise Broken(f"{where} asked for position {position} and got {read}")
+
+
+def _classes(case: Case, turn: int) -> tuple[Contents, list[Any]]:
+    """Contents with queries 0 and one-hot values; the classes are (length, num_kv_heads) column numbers."""
+    rng = np.random.default_rng((case.seed, 22, turn))
+    size, dtype = (case.num_kv_heads, case.head_dim), storage(case.dtype)
+    keys, values, classes = [], [], []
+    for length in case.lengths:
+        by = np.arange(length) if turn == 0 else np.arange(length) // max(1, -(-length // case.head_dim))
+        column = (by[:, None] + rng.integers(case.head_dim, size=case.num_kv_heads)) % case.head_dim
+        value = np.zeros((length, *size), dtype)
+        np.put_along_axis(value, column[..., None], 1, axis=-1)
+        keys.append(cast(rng.standard_normal((length, *size)), case.dtype))
+        values.append(value)
+        classes.append(column)
+    inside = Contents(
+        queries=tuple(np.zeros((rows, case.num_q_heads, case.head_dim), dtype) for rows in case.query_lens),
+        keys=tuple(keys),
+        values=tuple(values),
+        scale=1.0,
+        softcap=case.softcap,
+        sinks=np.zeros(case.num_q_heads, np.float32) if case.sinks else None,
+    )
+    return inside, classes
+
+
+def _count(case: Case, out: Any, classes: Any, logarithms: bool, where: str) -> int:
+    """Compare one row (num_q_heads, head_dim) with the counts of `classes` (seen, num_kv_heads)."""
+    number = len(classes) + (1 if case.sinks else 0)  # a sink with logit 0 weighs as much as a token
+    leeway = 0.0 if number & (number - 1) == 0 and not logarithms else 0.25
+    for head in range(case.num_q_heads):
+        counts = np.bincount(classes[:, head // case.group], minlength=case.head_dim)
+        got = out[head].astype(np.float64) * max(number, 1)
+        wrong = ~(np.abs(got - counts) <= leeway)
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise Broken(
+                f"{where}, query head {head}: class {column} counted {got[column]:.9g} times instead of"
+                f" {counts[column]}, of {number} seen"
+            )
+    return case.num_q_heads

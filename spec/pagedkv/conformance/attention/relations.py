@@ -1,0 +1,164 @@
+"""Bitwise relations: what may differ between two launches without changing one bit of the result.
+
+No tolerance and no oracle: the subject is compared with itself. Each law here is about where contents lie, what lies
+beside them, or what ran before; none of that is an input of attention (Kwon et al., 2023, §4.3).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result, require_same_bits
+from pagedkv.conformance.attention.cases import Case, Contents, cast, contents, storage
+from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place, scatter
+from pagedkv.spec.words import ceil_div
+
+
+def poison(bench: Bench, case: Case) -> int:
+    """Unused slots (the rest of the last block, free blocks) may hold NaN, Inf, the largest value or other data."""
+    plain = bench.run(case)
+    for fill in FILLS[1:]:
+        require_same_bits(plain, bench.run(case, Placement(fill=fill)), f"unused slots filled with {fill}")
+    return len(FILLS) - 1
+
+
+def table_tail(bench: Bench, case: Case) -> int:
+    """Table entries past the end may hold anything and are never dereferenced; out-of-range ids come last."""
+    plain = bench.run(case)
+    for tail in ("in_range", "out_of_range"):
+        got = bench.run(case, Placement(fill="nan", tail=tail))
+        require_same_bits(plain, got, f"table entries past the end ({tail} garbage)")
+    return 2
+
+
+def permutation(bench: Bench, case: Case) -> int:
+    """Which physical blocks hold the contents does not matter."""
+    plain = bench.run(case)
+    for seed in (1, 2):
+        require_same_bits(plain, bench.run(case, Placement(seed=seed)), "the placement of blocks")
+    return 2
+
+
+def sharing(bench: Bench, case: Case) -> int:
+    """A prefix shared physically between requests gives what private copies give."""
+    shared = min(case.lengths, default=0) // case.block_size
+    if len(case.lengths) < 2 or shared == 0:
+        return 0
+    inside = _common_prefix(contents(case), shared * case.block_size)
+    private = bench.attend(place(case, inside))
+    got = bench.attend(place(case, inside, Placement(shared_blocks=shared)))
+    require_same_bits(private, got, "whether a prefix is shared or copied")
+    return 1
+
+
+def duplicate_run(bench: Bench, case: Case) -> int:
+    """The same launch twice: anything else is nondeterminism."""
+    require_same_bits(bench.run(case), bench.run(case, Placement()), "the run (nondeterministic)")
+    return 1
+
+
+def history(bench: Bench, case: Case) -> int:
+    """What ran before leaves no trace: a launch on NaN, then, where the subject writes, a churned pool."""
+    plain = bench.run(case)
+    inside = contents(case)
+    nan = [np.full_like(query, np.nan) for query in inside.queries]
+    bench.attend(place(case, replace(inside, queries=tuple(nan)), Placement(seed=3, fill="nan")))
+    require_same_bits(plain, bench.run(case, Placement()), "an earlier launch")
+    if not bench.subject.capabilities.writes:
+        return 1
+    require_same_bits(plain, _churned(bench, case, inside), "what the pool held before")
+    return 2
+
+
+def batch_invariance(bench: Bench, case: Case) -> int:
+    """Declared `batch_invariant`: a request alone gives what it gives in company."""
+    if len(case.lengths) < 2:
+        return 0
+    plain, start = bench.run(case), 0
+    inside = contents(case)
+    for index, rows in enumerate(case.query_lens):
+        alone = replace(case, lengths=(case.lengths[index],), query_lens=(rows,))
+        own = Contents(
+            (inside.queries[index],), (inside.keys[index],), (inside.values[index],),
+            inside.scale, inside.softcap, inside.alibi_slopes, inside.sinks,
+        )  # fmt: skip
+        here = slice(start, start + rows)
+        expected = Result(plain.out[here], None if plain.lse is None else plain.lse[here])
+        require_same_bits(expected, bench.attend(place(alone, own)), "the other requests of the batch")
+        start += rows
+    return len(case.lengths)
+
+
+def split_invariance(bench: Bench, case: Case) -> int:
+    """Declared `split_invariant`: the bits do not depend on the split size."""
+    plain = bench.run(replace(case, split_size=None))
+    for split_size in (16, 32):
+        require_same_bits(plain, bench.run(replace(case, split_size=split_size)), f"the split size ({split_size})")
+    return 2
+
+
+def strides(bench: Bench, case: Case) -> int:
+    """Declared `strided`: heads before offsets in memory, with padded rows, give what the plain layout gives."""
+    require_same_bits(bench.run(case), bench.run(case, Placement(strided=True)), "the strides of the caches")
+    return 1
+
+
+def dead(bench: Bench, case: Case) -> int:
+    """With a window: blocks that no row sees may be given away; their table entries may name what they like."""
+    if not any(dead_blocks(case, request) for request in range(len(case.lengths))):
+        return 0
+    plain = bench.run(case)
+    for what in ("fill", "hole"):
+        require_same_bits(plain, bench.run(case, Placement(fill="nan", dead=what)), f"blocks before the window ({what})")
+    return 2
+
+
+RELATIONS: dict[str, Law] = {
+    "poison": poison,
+    "table_tail": table_tail,
+    "permutation": permutation,
+    "sharing": sharing,
+    "duplicate_run": duplicate_run,
+    "history": history,
+    "batch_invariance": batch_invariance,
+    "split_invariance": split_invariance,
+    "strides": strides,
+    "dead_blocks": dead,
+}
+"""Every relation by name."""
+
+
+def _common_prefix(inside: Contents, tokens: int) -> Contents:
+    """The contents with the first request's leading `tokens` in every request."""
+    keys = [np.concatenate([inside.keys[0][:tokens], key[tokens:]]) for key in inside.keys]
+    values = [np.concatenate([inside.values[0][:tokens], value[tokens:]]) for value in inside.values]
+    return replace(inside, keys=tuple(keys), values=tuple(values))
+
+
+def _churned(bench: Bench, case: Case, inside: Contents) -> Result:
+    """Launch on a pool that other requests have used: written by the subject, moved by its copies, written again.
+
+    Every block is first written full of another life's rows; the contents are then written through their slots into
+    one placement, and each first block is moved to a spare by `copy_blocks`.
+    """
+    rng = np.random.default_rng((case.seed, 14))
+    start = place(case, inside, Placement(seed=4, fill="nan"))
+    pools = [start.key_cache, start.value_cache]
+    num_blocks, block_size = pools[0].shape[:2]
+    blocks = start.block_tables.copy()
+    everywhere = rng.permutation(num_blocks * block_size).astype(np.int64)
+    old = cast(rng.standard_normal((2, len(everywhere), case.num_kv_heads, case.head_dim)), case.dtype)
+    bench.subject.write_kv(old[0], old[1], *pools, everywhere, case.dtype)
+    for request, length in enumerate(case.lengths):
+        positions = np.arange(length)
+        slots = blocks[request, positions // block_size].astype(np.int64) * block_size + positions % block_size
+        bench.subject.write_kv(inside.keys[request], inside.values[request], *pools, slots, case.dtype)
+    used = {int(b) for row, length in zip(blocks, case.lengths, strict=True) for b in row[: ceil_div(length, block_size)]}
+    spare = next(block for block in range(num_blocks) if block not in used)
+    moved = next((request for request, length in enumerate(case.lengths) if length), None)
+    if moved is not None:
+        pairs = np.array([[blocks[moved, 0], spare]], dtype=np.int64)
+        bench.subject.copy_blocks(pools, pairs, case.dtype)
+        blocks[moved, 0] = spare
+    return bench.attend(replace(start, block_tables=blocks))

@@ -1,0 +1,87 @@
+"""What a run found, as frozen data that turns into JSON, and one screen of text."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One law broken by one case. `check_law(subject, law, case)` reproduces it."""
+
+    law: str
+    kind: str
+    """"relation", "probe", "bound", "write" or "capability"."""
+    case: str
+    """The smallest case found that breaks the law; an expression that makes it."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class Count:
+    """Comparisons made, and laws that failed among them."""
+
+    checked: int = 0
+    failed: int = 0
+
+    def plus(self, checked: int, failed: int) -> Self:
+        return type(self)(self.checked + checked, self.failed + failed)
+
+
+@dataclass(frozen=True)
+class ConfigurationReport:
+    """One dtype with one set of features."""
+
+    dtype: str
+    features: tuple[str, ...]
+    worst_rho: float
+    """Largest |output - reference| / bound seen; the gate is 1."""
+    visibility: float | None
+    """Share of tokens whose loss the bound must show, least over the cases with random values; None: not measured."""
+    relations: Count
+    probes: Count
+    bounds: Count
+    launches: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.dtype} {'+'.join(self.features) or 'decode'}"
+
+
+@dataclass(frozen=True)
+class AttentionReport:
+    """What one subject did. `laws` counts by law; `failures` has one entry a law and configuration."""
+
+    subject: str
+    seed: int
+    size: str
+    configurations: tuple[ConfigurationReport, ...]
+    laws: Mapping[str, Count]
+    failures: tuple[Failure, ...]
+    not_exercised: tuple[str, ...]
+    """Capabilities that the subject does not declare."""
+    launches: int
+    elapsed_s: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain dicts, lists, numbers and strings."""
+        return {**asdict(self), "laws": {name: asdict(count) for name, count in self.laws.items()}, "ok": self.ok}
+
+    def lines(self) -> list[str]:
+        """The report as text, one line a configuration and one or three a failure."""
+        head = f"{'configuration':<44} {'relations':>9} {'probes':>7} {'bounds':>7} {'rho':>6} {'visible':>8}"
+        lines = [f"attention: {self.subject} ({self.size}, seed {self.seed}, {self.launches} launches)", head]
+        for each in self.configurations:
+            visible = "" if each.visibility is None else f"{each.visibility:.0%}"
+            counts = f"{each.relations.checked:>9} {each.probes.checked:>7} {each.bounds.checked:>7}"
+            lines.append(f"{each.name:<44} {counts} {each.worst_rho:>6.2f} {visible:>8}")
+        for failure in self.failures:
+            lines.append(f"FAILED {failure.kind} {failure.law}: {failure.detail}")
+            lines.append(f"  {failure.case}")
+        if self.not_exercised:
+            lines.append(f"not exercised (not declared): {', '.join(self.not_exercised)}")
+        return lines

@@ -1,0 +1,153 @@
+"""The run: every check of the plan on one subject, failures shrunk, and what was never exercised."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pagedkv.conformance.attention.bench import Bench, Broken
+from pagedkv.conformance.attention.cases import FEATURES, Case, contents
+from pagedkv.conformance.attention.placement import place
+from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Size, checks, configurations
+from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
+from pagedkv.spec.subject import AttentionSubject
+from pagedkv.spec.words import Misuse
+
+MAX_SHRINKS = 60
+"""Cases tried to make a failure smaller."""
+
+
+def run(
+    subject: AttentionSubject,
+    *,
+    seed: int = 0,
+    size: Size = "full",
+    shrink: bool = True,
+    stop_at_first: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> AttentionReport:
+    """Hold `subject` to every law that its capabilities call for.
+
+    Args:
+        subject: the implementation under test.
+        seed: draws all contents and placements.
+        size: "tiny" for an interpreted kernel, "full" for a compiled one.
+        shrink: make each failing case smaller, while the law still fails.
+        stop_at_first: end at the first failure; capabilities not reached by then are not held against the subject.
+        progress: called with a line of text before each configuration.
+
+    Returns:
+        The report. `report.ok` is false if a law is broken, or if a declared capability was never exercised.
+
+    Raises:
+        Misuse: `size` is neither "tiny" nor "full".
+    """
+    if size not in ("tiny", "full"):
+        raise Misuse("size", size, "'tiny' or 'full'")
+    start = time.perf_counter()
+    state = _Run(subject, shrink)
+    planned = configurations(subject.capabilities, size)
+    for index, configuration in enumerate(planned):
+        if progress is not None:
+            progress(f"attention {index + 1}/{len(planned)}: {configuration.dtype} {'+'.join(configuration.features)}")
+        tile = subject.rounding(place(Case(dtype=configuration.dtype), contents(Case(dtype=configuration.dtype)))).tile
+        state.hold(configuration, list(checks(configuration, subject.capabilities, size, tile, seed)), stop_at_first)
+        if stop_at_first and state.failures:
+            break
+    else:
+        state.require_exercised()
+    return AttentionReport(
+        subject=subject.name,
+        seed=seed,
+        size=size,
+        configurations=tuple(state.reports),
+        laws=state.laws,
+        failures=tuple(state.failures),
+        not_exercised=tuple(name for name in _optional() if not getattr(subject.capabilities, name)),
+        launches=sum(each.launches for each in state.reports),
+        elapsed_s=time.perf_counter() - start,
+    )
+
+
+def check_law(subject: AttentionSubject, law: str, case: Case) -> str | None:
+    """Hold a subject to one law on one case: what is wrong, or None. Reproduces a `Failure`.
+
+    Raises:
+        Misuse: no such law.
+    """
+    if law not in LAWS:
+        raise Misuse("law", law, f"one of {', '.join(LAWS)}")
+    return _judge(Bench(subject), law, case)[1]
+
+
+@dataclass
+class _Run:
+    """What a run has gathered so far."""
+
+    subject: AttentionSubject
+    shrink: bool
+    reports: list[ConfigurationReport] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    laws: dict[str, Count] = field(default_factory=dict)
+    exercised: set[str] = field(default_factory=set)
+
+    def hold(self, configuration: Configuration, planned: list[Check], stop_at_first: bool) -> None:
+        """Go through the checks of one configuration; a law that failed is not tried on further cases of it."""
+        bench, failed = Bench(self.subject), set[str]()
+        counts = dict.fromkeys(("relation", "probe", "bound", "write"), Count())
+        for law, case in planned:
+            if law in failed:
+                continue
+            kind = LAWS[law][0]
+            checked, detail = _judge(bench, law, case)
+            self.laws[law] = self.laws.get(law, Count()).plus(checked, detail is not None)
+            counts[kind] = counts[kind].plus(checked, detail is not None)
+            if checked:
+                self.exercised |= {*case.features(), NEEDS.get(law, law), configuration.dtype}
+            if detail is not None:
+                failed.add(law)
+                self.failures.append(self._failure(law, kind, case, detail))
+                if stop_at_first:
+                    break
+        relations = counts["relation"].plus(counts["write"].checked, counts["write"].failed)
+        self.reports.append(
+            ConfigurationReport(
+                configuration.dtype, configuration.features, bench.worst_rho, bench.visibility,
+                relations, counts["probe"], counts["bound"], bench.launches,
+            )  # fmt: skip
+        )
+
+    def require_exercised(self) -> None:
+        """A declared capability that no check relied on is a failure."""
+        capabilities = self.subject.capabilities
+        declared = [name for name in _optional() if getattr(capabilities, name)] + list(capabilities.dtypes)
+        for name in declared:
+            if name not in self.exercised:
+                self.failures.append(Failure("exercised", "capability", "", f"{name} is declared and was never exercised"))
+
+    def _failure(self, law: str, kind: str, case: Case, detail: str) -> Failure:
+        """The failure, on the smallest case that a bounded greedy search finds. Each law is shrunk once a run."""
+        left = MAX_SHRINKS if self.shrink and all(earlier.law != law for earlier in self.failures) else 0
+        smaller = case.smaller()
+        while left:
+            candidate = next(smaller, None)
+            if candidate is None:
+                break
+            left -= 1
+            found = _judge(Bench(self.subject), law, candidate)[1]
+            if found is not None:
+                case, detail, smaller = candidate, found, candidate.smaller()
+        return Failure(law, kind, case.describe(), detail)
+
+
+def _judge(bench: Bench, law: str, case: Case) -> tuple[int, str | None]:
+    """(comparisons made, what is wrong or None). Whatever a subject raises on legal input breaks the law at hand."""
+    try:
+        return LAWS[law][1](bench, case), None
+    except Broken as broken:
+        return 1, str(broken)
+    except Exception as error:
+        return 1, f"raised {type(error).__name__}: {error}"
+
+
+def _optional() -> tuple[str, ...]:
+    return (*FEATURES, *dict.fromkeys(NEEDS.values()))

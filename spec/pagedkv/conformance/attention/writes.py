@@ -1,0 +1,90 @@
+"""The write path: exact by definition, compared byte for byte over the whole pool.
+
+`write_kv` stores each row rounded to the nearest value of the cache's dtype (ties to even) at its slot, skips slots
+< 0 and touches nothing else; `copy_blocks` copies whole blocks and touches nothing else.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pagedkv.conformance.attention.bench import Bench, Broken, Law
+from pagedkv.conformance.attention.cases import Case, cast, max_finite, storage
+
+NUM_BLOCKS = 7
+
+
+def write_path(bench: Bench, case: Case) -> int:
+    """Stored bytes are the cast of the input at slots >= 0; every other byte is as it was."""
+    rng = np.random.default_rng((case.seed, 31))
+    checked = 0
+    for count, skipped in ((0, 0), (1, 0), (2, 2), (2 * case.block_size + 1, 2)):
+        slots = rng.permutation(NUM_BLOCKS * case.block_size)[:count].astype(np.int64)
+        slots[rng.permutation(count)[:skipped]] = [-1, -(2**40)][:skipped]
+        rows = [_rows(case, count, rng) for _ in range(2)]
+        pools = [_pool(case, rng) for _ in range(2)]
+        expected = [pool.copy() for pool in pools]
+        for row, pool in zip(rows, expected, strict=True):
+            kept = slots >= 0
+            pool[slots[kept] // case.block_size, slots[kept] % case.block_size] = cast(row[kept], case.dtype)
+        with np.errstate(all="ignore"):
+            bench.subject.write_kv(*(row.copy() for row in rows), *pools, slots.copy(), case.dtype)
+        for name, want, pool in zip(("key_cache", "value_cache"), expected, pools, strict=True):
+            _same_slots(name, want, pool, slots)
+            checked += 1
+    return checked
+
+
+def copy_blocks(bench: Bench, case: Case) -> int:
+    """Each destination holds its source's bytes, a source copied twice too; every other byte is as it was."""
+    rng = np.random.default_rng((case.seed, 32))
+    checked = 0
+    for pairs in ([], [(6, 0)], [(1, 5), (1, 3), (4, 2)]):
+        caches = [_pool(case, rng) for _ in range(3)]
+        expected = [cache.copy() for cache in caches]
+        for cache in expected:
+            for source, destination in pairs:
+                cache[destination] = cache[source]
+        bench.subject.copy_blocks(caches, np.array(pairs, dtype=np.int64).reshape(-1, 2), case.dtype)
+        destinations = [destination for _, destination in pairs]
+        for index, (want, cache) in enumerate(zip(expected, caches, strict=True)):
+            for block in range(NUM_BLOCKS):
+                if want[block].tobytes() != cache[block].tobytes():
+                    what = "does not hold its source's bytes" if block in destinations else "changed, and is no target"
+                    raise Broken(f"cache {index}, copies {pairs}: block {block} {what}")
+            checked += 1
+    return checked
+
+
+WRITES: dict[str, Law] = {"write_path": write_path, "copy_blocks": copy_blocks}
+"""Both laws by name."""
+
+
+def _rows(case: Case, count: int, rng: np.random.Generator) -> Any:
+    """(count, num_kv_heads, head_dim) float32: random values that need rounding, ties, and the awkward ones."""
+    rows = rng.standard_normal((count, case.num_kv_heads, case.head_dim)).astype(np.float32)
+    top = max_finite(case.dtype)
+    ulp = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[case.dtype]
+    ties = [1 + ulp / 2, 1 + 3 * ulp / 2, -(1 + ulp / 2), 1 + ulp / 2 + 2.0**-23]
+    awkward = np.array([0.0, -0.0, np.inf, -np.inf, top, -top, 2.0**-24, 2.0**-133, *ties], dtype=np.float32)
+    chosen = rng.random(rows.shape) < 0.4
+    rows[chosen] = rng.choice(awkward, size=int(chosen.sum()))
+    return rows
+
+
+def _pool(case: Case, rng: np.random.Generator) -> Any:
+    """A pool full of marks, NaN among them: what must survive."""
+    shape = (NUM_BLOCKS, case.block_size, case.num_kv_heads, case.head_dim)
+    pool = rng.standard_normal(shape)
+    pool[rng.random(shape) < 0.1] = np.nan
+    return np.ascontiguousarray(cast(pool, case.dtype), dtype=storage(case.dtype))
+
+
+def _same_slots(name: str, want: Any, got: Any, slots: Any) -> None:
+    """Slot by slot; the message tells a wrong write from a touched bystander."""
+    block_size = want.shape[1]
+    for slot in range(want.shape[0] * block_size):
+        at = divmod(slot, block_size)
+        if want[at].tobytes() != got[at].tobytes():
+            what = "does not hold the row written to it" if slot in slots else "changed, and no row was written to it"
+            raise Broken(f"{name}: slot {slot} {what} (slots {slots.tolist()})")

@@ -1,0 +1,144 @@
+"""Calling a subject with an operation given as a value, and naming the law where it differs from the specification."""
+
+from typing import NamedTuple
+
+from pagedkv.spec import (
+    HOLE, Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Ok, Operation,
+    Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
+    available, permutation,
+)  # fmt: skip
+from pagedkv.spec.subject import BlockManagerSubject, Lengths, Snapshot
+
+
+class Difference(NamedTuple):
+    """The law that is broken, and how."""
+
+    law: str
+    detail: str
+
+
+def subject_call(subject: BlockManagerSubject, operation: Operation, config: Config) -> tuple[Outcome, ...]:
+    """Run an operation on a subject: one outcome a row."""
+    if isinstance(operation, Batch):
+        return tuple(subject.batch(operation.rows))
+    return (_call_one(subject, operation, config),)
+
+
+def _call_one(subject: BlockManagerSubject, operation: Operation, config: Config) -> Outcome:
+    match operation:
+        case Admit(request, tokens, namespace, None):
+            return subject.admit(request, tokens, namespace)
+        case Admit(request, tokens, namespace, reserve):
+            return subject.admit(request, tokens, namespace, reserve)
+        case Reserve(request, length):
+            return subject.reserve(request, length)
+        case Append(request, tokens):
+            return subject.append(request, tokens)
+        case Commit(request, computed):
+            return subject.commit(request, computed)
+        case Fork(parent, child):
+            return subject.fork(parent, child)
+        case Truncate(request, length):
+            return subject.truncate(request, length)
+        case Free(request):
+            return subject.free(request)
+        case Preempt(request, mode):
+            return subject.preempt(request, mode)
+        case Resume(request):
+            return subject.resume(request)
+        case Lookup(tokens, namespace):
+            return subject.lookup(tokens, namespace)
+        case Pin(tokens, namespace):
+            return subject.pin(tokens, namespace)
+        case Unpin(tokens, namespace):
+            return subject.unpin(tokens, namespace)
+        case Evict(blocks):
+            return subject.evict(blocks)
+        case ResetPrefixIndex():
+            return subject.reset_prefix_index()
+        case BeginStep(step):
+            return subject.begin_step(step)
+        case EndStep(step):
+            return subject.end_step(step)
+        case Permute(seed):
+            return subject.permute(permutation(seed, config.num_blocks))
+        case Attend():
+            return Ok()
+        case Batch():
+            raise AssertionError("subject_call runs batches")
+
+
+def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
+    """Where the subject's answer is not the specification's; which swap block is used is free."""
+    match ours, theirs:
+        case Refused(reason), Ok():
+            return Difference("refusal is required when need > available", f"expected {reason}, answered {theirs}")
+        case Ok(), Refused(reason):
+            return Difference("refusal is forbidden when need <= available", f"expected {ours}, refused: {reason}")
+        case Refused(reason), Refused(other):
+            return None if reason == other else Difference("the reason of a refusal", f"expected {reason}, was {other}")
+    assert isinstance(ours, Ok)
+    assert isinstance(theirs, Ok)
+    for field, law in _LAWS_OF_ANSWERS.items():
+        expected, answered = getattr(ours, field), getattr(theirs, field)
+        if field in ("copies", "remapped"):
+            expected, answered = sorted(expected), sorted(answered)
+        if expected != answered:
+            return Difference(law, f"{field} is {answered}, expected {expected}")
+    return None
+
+
+_LAWS_OF_ANSWERS = {
+    "cached_tokens": "hits are the longest published prefix, with one token left to compute",
+    "slots": "slots are where the table puts the positions",
+    "copies": "what several own is copied before it is written",
+    "remapped": "deduplication replaces by the same identity",
+    "evicted": "evict drops what was asked for, if there is as much",
+}
+
+
+def differences(seen: Snapshot, state: State, *, whole: bool) -> Difference | None:
+    """Where what is seen of the subject is not the state; `whole`: it must be all of it."""
+    return _requests(seen, state, whole=whole) or _tables(seen, state) or _pool(seen, state)
+
+
+def _requests(seen: Snapshot, state: State, *, whole: bool) -> Difference | None:
+    if whole and set(seen.lengths) != set(state.requests):
+        return Difference("frame: the known requests", f"{sorted(map(repr, set(seen.lengths) ^ set(state.requests)))}")
+    for request, lengths in seen.lengths.items():
+        if request not in state.requests:
+            return Difference("frame: the known requests", f"{request!r} should be gone")
+        r = state.requests[request]
+        expected = Lengths(r.length, r.reserved, r.computed, r.residency == "resident")
+        if lengths != expected:
+            return Difference("lengths", f"{request!r} has {lengths}, expected {expected}")
+        if expected.resident != (request in seen.tables):
+            return Difference("resident requests have a table", f"{request!r}: {expected}")
+    return None
+
+
+def _tables(seen: Snapshot, state: State) -> Difference | None:
+    for request, table in seen.tables.items():
+        expected = state.requests[request].table
+        if len(table) != len(expected):
+            return Difference("table length is ceil(reserved / block_size)", _table(request, table, expected))
+        for block, ours in zip(table, expected, strict=True):
+            late = ours == HOLE and block not in state.references  # released late, and nobody else has it
+            if block != ours and not late:
+                return Difference("tables keep their blocks, in order", _table(request, table, expected))
+    return None
+
+
+def _table(request: RequestId, table: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    return f"the table of {request!r} is {list(table)}, expected {list(expected)}"
+
+
+def _pool(seen: Snapshot, state: State) -> Difference | None:
+    if seen.available_blocks != available(state):
+        return Difference("counts add up", f"{seen.available_blocks} blocks available, expected {available(state)}")
+    if seen.references is not None and dict(seen.references) != state.references:
+        return Difference("references = table occurrences + pins", f"{dict(seen.references)} is not {state.references}")
+    if seen.index is not None and dict(seen.index) != state.entries:
+        wrong = {b: i for b, i in seen.index.items() if state.entries.get(b) != i}
+        return Difference("entries name what their block holds, once it is computed", f"unexpected entries {wrong}")
+    return None

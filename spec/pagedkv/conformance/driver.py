@@ -1,0 +1,231 @@
+"""Specification and subject, side by side.
+
+`Differential.step` runs one operation on the subject, looks at what the subject decided (which blocks, which
+evictions), asks the specification whether that was legal, and then compares everything: the return value, tables,
+lengths, availability, references, index, contents by the shadow, and the meaning. What an allocator may choose is
+taken from what is observed, so no legal allocator is failed for its choices.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pagedkv.conformance.compare import Difference, differences, outcome_difference, subject_call
+from pagedkv.conformance.shadow import Shadow
+from pagedkv.spec import (
+    CANONICAL, Admit, Append, Attend, Batch, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free, IllegalChoice,
+    Misuse, Ok, Operation, Outcome, Permute, Preempt, Refused, RequestId, Reserve, Resume, State, Truncate, Unpin,
+    alpha, apply, available, broken, permutation,
+)  # fmt: skip
+from pagedkv.spec import meaning as l0
+from pagedkv.spec.prefix import forget
+from pagedkv.spec.subject import Snapshot, SubjectFactory
+
+
+class Violation(AssertionError):
+    """The subject broke a law of the specification: which, how, and at which operation."""
+
+    def __init__(self, law: str, detail: str, operation: Operation | None = None) -> None:
+        super().__init__(f"{law}: {detail} (at {operation!r})")
+        self.law, self.detail, self.operation = law, detail, operation
+
+
+class _Row(NamedTuple):
+    operation: Operation
+    outcome: Outcome
+
+
+class Differential:
+    """One subject with an empty pool, held against the specification.
+
+    `touched_only` compares what an operation touched and leaves the rest to `check_all`, for long workloads.
+    """
+
+    def __init__(self, factory: SubjectFactory, config: Config, *, seed: int = 0, touched_only: bool = False) -> None:
+        self.config, self.seed, self.touched_only = config, seed, touched_only
+        self.subject = factory(config)
+        self.capabilities = self.subject.capabilities
+        self.state = State(config)
+        self.meaning: l0.Meaning = {}
+        self.shadow = Shadow(config)
+        self.log: list[Operation] = []
+
+    def step(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
+        """Run one operation on both sides. Returns the outcomes (one a row), or the misuse that both sides raised.
+
+        Raises `Violation`.
+        """
+        self.log.append(operation)
+        answer = self._ask_subject(operation)
+        seen = self._observe(operation)
+        choices = self._choices(operation, answer, seen)
+        try:
+            run = apply(self.state, operation, choices)
+        except Misuse as misuse:
+            if not isinstance(answer, Exception):
+                detail = f"{misuse}, but the subject answered {answer}"
+                raise Violation("misuse is an exception", detail, operation) from misuse
+            self._compare(seen, self.state, "misuse changes nothing", operation)
+            return misuse
+        except IllegalChoice as illegal:
+            raise Violation(illegal.law, str(illegal), operation) from illegal
+        if isinstance(answer, Exception):
+            raise Violation("what is legal is no misuse", f"the subject raised {answer!r}", operation) from answer
+        for ours, theirs in zip(run.outcomes, answer, strict=True):
+            if found := outcome_difference(ours, theirs):
+                raise Violation(*found, operation)
+        before = self.state
+        self.state = self._adopt_evictions(run.state, seen, operation, refused=run.state is before)
+        self._compare(seen, self.state, "refused changes nothing" if run.state is before else None, operation)
+        self._follow(operation, answer, seen, before)
+        return run.outcomes
+
+    def check_all(self) -> None:
+        """Compare the whole state, adopt evictions that could not be seen, and check invariants and meaning."""
+        seen = self.subject.observe()
+        self.state = self._adopt_evictions(self.state, seen, None, refused=False)
+        self._compare(seen, self.state, None, None)
+        self._check_contents(seen, None, None)
+
+    def finish(self) -> None:
+        """The drain rule: without requests, pins and steps every block is available, and what fits is admitted."""
+        for step in list(self.state.steps):
+            self.step(EndStep(step))
+        for pinned, stack in list(self.state.pins.items()):
+            for _ in stack:
+                self.step(Unpin(pinned.tokens, pinned.namespace))
+        for request in list(self.state.requests):
+            self.step(Free(request))
+        if (free := self.subject.observe(()).available_blocks) != self.config.num_blocks:
+            raise Violation("drain", f"{free} of {self.config.num_blocks} blocks are available after all is freed")
+        whole = tuple(range(self.config.num_blocks * self.config.block_size))
+        outcomes = self.step(Admit("drain", whole, "drain"))
+        if isinstance(outcomes, Misuse) or not isinstance(outcomes[0], Ok):
+            raise Violation("drain", f"a request of the pool's size is answered {outcomes} by an empty pool")
+        self.step(Free("drain"))
+
+    def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Exception:
+        try:
+            return subject_call(self.subject, operation, self.config)
+        except (ValueError, TypeError, KeyError, IndexError) as misuse:
+            return misuse
+        except Exception as crash:
+            raise Violation("nothing but misuse is raised", f"the subject raised {crash!r}", operation) from crash
+
+    def _observe(self, operation: Operation) -> Snapshot:
+        if not self.touched_only or isinstance(operation, Evict):
+            return self.subject.observe()
+        known = [r for r in touched(operation) if r in self.state.requests or isinstance(operation, Admit | Fork)]
+        return self.subject.observe(known)
+
+    def _choices(self, operation: Operation, answer: Sequence[Outcome] | Exception, seen: Snapshot) -> Choices:
+        """What the subject decided, read off what can be seen."""
+        answers = () if isinstance(answer, Exception) else answer
+
+        def block(state: State, request: RequestId, logical: int) -> Block:
+            table = seen.tables.get(request, ())
+            return table[logical] if logical < len(table) else CANONICAL.block(state, request, logical)
+
+        def hits(must: int, may: int) -> int:
+            if seen.index is not None or not answers:
+                return may
+            return answers[0].cached_tokens // self.config.block_size if isinstance(answers[0], Ok) else must
+
+        def victims(state: State, count: int) -> list[Block]:
+            return [b for b in state.entries if seen.index is None or b not in seen.index]
+
+        def remap(request: RequestId, logical: int, own: Block, indexed: Block) -> bool:
+            return any((own, indexed) in o.remapped for o in answers if isinstance(o, Ok))
+
+        return Choices(block=block, hits=hits, victims=victims, remap=remap)
+
+    def _adopt_evictions(self, state: State, seen: Snapshot, operation: Operation | None, *, refused: bool) -> State:
+        """Entries that the subject has dropped: legal where blocks were taken, if they were idle."""
+        missing = [b for b in state.entries if seen.index is not None and b not in seen.index]
+        if not missing:
+            return state
+        if refused or (operation is not None and state.takings == self.state.takings):
+            raise Violation("entries go only by eviction", f"blocks {missing} lost their entries", operation)
+        after = state.copy()
+        try:
+            forget(after, missing)
+        except IllegalChoice as illegal:
+            raise Violation(illegal.law, str(illegal), operation) from illegal
+        return after
+
+    def _compare(self, seen: Snapshot, state: State, context: str | None, operation: Operation | None) -> None:
+        found: Difference | None = differences(seen, state, whole=not self.touched_only or operation is None)
+        if found:
+            law, detail = found
+            raise Violation(context or law, f"{law}: {detail}" if context else detail, operation)
+
+    def _follow(self, operation: Operation, answer: Sequence[Outcome], seen: Snapshot, before: State) -> None:
+        """Carry out on the shadow and on the meaning what was answered with Ok, then read the contents back."""
+        rows = operation.rows if isinstance(operation, Batch) else (operation,)
+        done = [_Row(row, outcome) for row, outcome in zip(rows, answer, strict=True) if isinstance(outcome, Ok)]
+        self.shadow.copy([copy for row in done if isinstance(row.outcome, Ok) for copy in row.outcome.copies])
+        for row, outcome in done:
+            self.meaning = l0.apply(self.meaning, row)
+            assert isinstance(outcome, Ok)
+            self._shadow_row(row, outcome, seen, before)
+        self._check_contents(seen, operation, before)
+
+    def _shadow_row(self, row: Operation, outcome: Ok, seen: Snapshot, before: State) -> None:
+        wrong: str | None = None
+        match row:
+            case Admit(request, tokens, namespace):
+                self.shadow.admit(request, namespace, tokens)
+            case Append(request, tokens):
+                self.shadow.append(request, tokens)
+            case Truncate(request, length):
+                self.shadow.truncate(request, length)
+            case Fork(parent, child):
+                self.shadow.expected[child] = self.shadow.expected[parent]
+            case Free(request):
+                self.shadow.forget(request)
+            case Commit(request, computed):
+                start = before.requests[request].computed
+                self.shadow.write(request, before.requests[request].table, start, computed)
+            case Preempt(request, "swap"):
+                wrong = self.shadow.save(request, before.requests[request].table, outcome.swapped)
+            case Resume(request) if before.requests[request].residency == "swap":
+                wrong = self.shadow.restore(request, seen.tables[request], outcome.swapped)
+            case Permute(seed):
+                self.shadow.permute(permutation(seed, self.config.num_blocks))
+        if wrong:
+            raise Violation("swap saves and restores every block once", wrong, row)
+
+    def _check_contents(self, seen: Snapshot, operation: Operation | None, before: State | None) -> None:
+        """Contents through the subject's tables; in full mode also alpha and the specification's own invariants."""
+        pending = any(r.computed < min(r.reserved, r.length) for r in self.state.requests.values())
+        ahead = self.config.publish == "schedule" and pending  # a hit may be ahead of its writer
+        for request, table in () if ahead else seen.tables.items():
+            computed = self.state.requests[request].computed
+            start = 0
+            if self.touched_only and before is not None and isinstance(operation, Batch | Append | Commit | Reserve):
+                start = max(0, before.requests[request].computed - self.config.block_size)
+            position = self.shadow.wrong_position(request, table, start, computed)
+            if position is not None:
+                raise Violation("contents", f"position {position} of {request!r} holds other KV", operation)
+        if self.touched_only and operation is not None:
+            return
+        if names := broken(self.state):
+            raise Violation("invariants", ", ".join(names), operation)
+        if alpha(self.state) != self.meaning:
+            raise Violation("alpha(L1) = L0", f"{alpha(self.state)} is not {self.meaning}", operation)
+
+
+def touched(operation: Operation) -> list[RequestId]:
+    """The requests that an operation names."""
+    match operation:
+        case Batch(rows):
+            return list(dict.fromkeys(row.request for row in rows))
+        case Fork(parent, child):
+            return [parent, child]
+        case Attend(requests, _):
+            return list(requests)
+        case _:
+            request = getattr(operation, "request", None)
+            return [] if request is None else [request]
+
+
+__all__ = ["Differential", "Refused", "Violation", "available", "touched"]

@@ -1,0 +1,69 @@
+"""Chapter 7. Admission: a request comes in.
+
+The prompt is matched against the prefix index, and blocks are taken for what was not found. `resume` after a
+recomputing preemption enters the same way, so that both obey one rule.
+"""
+
+from dataclasses import replace
+
+from pagedkv.spec.blocks import CANONICAL, Choices, acquire, refusal, take
+from pagedkv.spec.prefix import find, publish_scheduled
+from pagedkv.spec.state import Request, State, check_tokens, operation
+from pagedkv.spec.window import dead_blocks
+from pagedkv.spec.words import HOLE, Misuse, Namespace, Ok, Outcome, RequestId, Token, ceil_div
+
+
+@operation
+def admit(
+    state: State,
+    request: RequestId,
+    tokens: tuple[Token, ...],
+    namespace: Namespace = "",
+    reserve: int | None = None,
+    choices: Choices = CANONICAL,
+) -> Outcome:
+    """A new request. The whole prompt is matched against the index; `computed` is what was found, in tokens.
+
+    Slots are given to the first `reserve` positions (all, unless told; a chunked prefill passes fewer).
+
+    >>> from pagedkv.spec import Config, commit
+    >>> s = State(Config(num_blocks=4, block_size=2))
+    >>> s, outcome = admit(s, "a", (1, 2, 3, 4))
+    >>> s.requests["a"].table, outcome.cached_tokens
+    ((0, 1), 0)
+    >>> s, _ = commit(s, "a", 4)
+    >>> s, outcome = admit(s, "b", (1, 2, 3, 4))  # wholly cached, yet one token must be left to compute
+    >>> s.requests["b"].table, outcome.cached_tokens
+    ((0, 2), 2)
+    """
+    if request in state.requests:
+        raise Misuse("request", request, "the id of no known request")
+    check_tokens(tokens)
+    if reserve is not None and not (isinstance(reserve, int) and 0 <= reserve <= len(tokens)):
+        raise Misuse("reserve", reserve, f"an integer between 0 and the prompt's length {len(tokens)}")
+    return enter(state, request, Request(namespace, tokens), len(tokens) if reserve is None else reserve, choices)
+
+
+def enter(state: State, request: RequestId, r: Request, reserve: int, choices: Choices) -> Outcome:
+    """What admit and a recomputing resume share: hits, then fresh blocks for the rest.
+
+    Need: a block for each reserved logical index, less the hits that a table or pin refers to already. A hit on an
+    idle block takes it out of what is available, so it counts.
+    """
+    bs = state.config.block_size
+    hits = find(state, r.namespace, r.tokens, (r.length - 1) // bs, choices)
+    cached = len(hits) * bs
+    reserved = max(reserve, cached)
+    holes = dead_blocks(state.config, cached)
+    shared = sum(block in state.references for block in hits[holes:])
+    need, total = ceil_div(reserved, bs) - holes - shared, ceil_div(r.length, bs) - holes
+    if refused := refusal(state, need, total, entering=True):
+        return refused
+    for block in hits[holes:]:
+        acquire(state, block)
+    fresh = [take(state, request, i, choices) for i in range(len(hits), ceil_div(reserved, bs))]
+    table = (HOLE,) * holes + tuple(hits[holes:] + fresh)
+    state.takings += 1
+    state.requests[request] = replace(r, reserved=reserved, computed=cached, table=table, residency="resident")
+    publish_scheduled(state, request, cached)
+    return Ok(cached_tokens=cached)

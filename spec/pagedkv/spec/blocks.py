@@ -1,0 +1,117 @@
+"""Chapter 4. Blocks: need, availability, and the freedom of an allocator.
+
+Allocation is *relational*: where a block is needed, any available block may be taken, and no implementation is wrong
+for its choice. What is not free is *whether* an operation goes through: it is refused when it needs more blocks than
+are available, and must not be refused otherwise. `Choices` is the allocator's freedom made a value: the rules ask it
+where an implementation may decide, and check that the answer was legal.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pagedkv.spec.state import State
+from pagedkv.spec.words import Block, Reason, Refused, RequestId
+
+
+class IllegalChoice(Exception):
+    """An implementation decided something that no rule allows; `law` is the rule that it broke."""
+
+    def __init__(self, law: str, detail: str) -> None:
+        super().__init__(f"{law}: {detail}")
+        self.law = law
+
+
+def is_available(state: State, block: Block) -> bool:
+    """Free or idle, and not held: it may be handed out."""
+    return 0 <= block < state.config.num_blocks and block not in state.references and block not in state.held
+
+
+def available(state: State) -> int:
+    """How many blocks may be handed out (every held block is one that nobody refers to)."""
+    return state.config.num_blocks - len(state.references) - len(state.held)
+
+
+def available_in_order(state: State) -> Iterator[Block]:
+    """Free blocks first, so that nothing is evicted that need not be; the lowest first, which is only a custom."""
+    blocks = [block for block in range(state.config.num_blocks) if is_available(state, block)]
+    return iter(sorted(blocks, key=lambda block: (block in state.entries, block)))
+
+
+def evictable(state: State) -> list[Block]:
+    """Idle blocks: whoever evicts, evicts among these. A pinned block is used, so it is not here."""
+    return [block for block in state.entries if block not in state.references]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Where an implementation may decide. The defaults are one legal implementation."""
+
+    block: Callable[[State, RequestId, int], Block] = lambda state, request, logical: next(available_in_order(state))
+    """The block to take for the logical index of a request: any available one."""
+    hits: Callable[[int, int], int] = lambda must, may: may
+    """How many blocks of a prompt are found: between `must` and `may`, equal where the index can be seen."""
+    victims: Callable[[State, int], Sequence[Block]] = lambda state, count: sorted(evictable(state))[:count]
+    """The idle blocks that `evict` drops from the index."""
+    remap: Callable[[RequestId, int, Block, Block], bool] = lambda request, logical, own, indexed: False
+    """With `dedup`: whether a request gives up its own block for the indexed one of the same identity."""
+
+
+CANONICAL = Choices()
+
+
+def refusal(state: State, need: int, total: int, *, entering: bool = False) -> Refused | None:
+    """The one place where capacity refuses: `need` blocks must be available, and `total` must fit the pool at all.
+
+    `entering` requests also need one of the `max_requests` places. `in_flight` says that waiting helps: it would fit
+    but for the held blocks.
+    """
+    limit = state.config.max_requests
+    if total > state.config.num_blocks:
+        return Refused(Reason.UNSERVABLE)
+    if entering and limit is not None and sum(r.residency == "resident" for r in state.requests.values()) >= limit:
+        return Refused(Reason.MAX_REQUESTS)
+    if need > available(state):
+        return Refused(Reason.IN_FLIGHT if need <= available(state) + len(state.held) else Reason.CAPACITY)
+    return None
+
+
+def take(state: State, request: RequestId, logical: int, choices: Choices) -> Block:
+    """Hand out one available block. An idle one is evicted by that: its entry goes."""
+    block = choices.block(state, request, logical)
+    if not is_available(state, block):
+        why = "held by a step in flight" if block in state.held else "in use, or no block of the pool"
+        detail = f"block {block} for {request!r}[{logical}] is {why}"
+        raise IllegalChoice("only an available block is handed out", detail)
+    drop_entry(state, block)
+    state.contents[block] = ()
+    acquire(state, block)
+    return block
+
+
+def acquire(state: State, block: Block) -> None:
+    """One more reference. A held block that is hit is used again, and no longer waits."""
+    state.references[block] = state.references.get(block, 0) + 1
+    state.held.pop(block, None)
+
+
+def release(state: State, block: Block) -> None:
+    """One reference fewer. With the last one the block is available at once, or held while steps are in flight."""
+    state.references[block] -= 1
+    if state.references[block]:
+        return
+    del state.references[block]
+    if state.steps:
+        state.held[block] = frozenset(state.steps)
+    if block in state.entries and len(state.contents[block]) == state.config.block_size:
+        state.idle_since[block] = state.takings
+    else:  # not indexed, or indexed ahead of a write that will now never come
+        drop_entry(state, block)
+        del state.contents[block]
+
+
+def drop_entry(state: State, block: Block) -> None:
+    """The prefix index forgets the block."""
+    identity = state.entries.pop(block, None)
+    if identity is not None:
+        del state.index[identity]
+        state.idle_since.pop(block, None)

@@ -1,0 +1,159 @@
+"""Chapter 1. The words.
+
+A *request* is one conversation: a sequence of *tokens* at *positions* 0, 1, 2, … Its keys and values lie in *blocks*
+of `block_size` tokens. Its *block table* maps logical indices (position // block_size) to physical blocks, and
+
+    slot = table[position // block_size] * block_size + position % block_size
+
+is where the KV of a position lies. The *pool* has `num_blocks` usable blocks. Every operation answers `Ok` or
+`Refused`: **Refused changes nothing**. Running out of memory is data. Calling an operation in a way that can never
+be right is *misuse*, an exception, and changes nothing either.
+
+Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", SOSP 2023, §4.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Token: TypeAlias = int
+RequestId: TypeAlias = Hashable
+Namespace: TypeAlias = Hashable
+StepId: TypeAlias = Hashable
+Block: TypeAlias = int
+Slot: TypeAlias = int
+PreemptMode: TypeAlias = Literal["recompute", "swap"]
+
+HOLE: Final = -1
+"""What a block table holds where a sliding window has released a block; indices after it stay aligned."""
+
+
+class Misuse(ValueError):
+    """A call that can never be right. Names the `argument`, its `value` and what is `allowed`; nothing changed.
+
+    >>> print(Misuse("block_size", 0, "an integer >= 1"))
+    block_size=0 is not allowed: expected an integer >= 1
+    """
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        super().__init__(f"{argument}={value!r} is not allowed: expected {allowed}")
+        self.argument, self.value, self.allowed = argument, value, allowed
+
+
+class Reason(StrEnum):
+    """Why an operation is refused; the list is closed. Where several hold, the first in this order is given."""
+
+    UNSERVABLE = "unservable"
+    """The request would hold more blocks than the pool has: it never fits."""
+    MAX_REQUESTS = "max_requests"
+    """`max_requests` requests are resident."""
+    RELEASED = "released"
+    """A truncate would bring back positions that the sliding window has released."""
+    PINNED = "pinned"
+    """The prefix index cannot be reset while pins exist."""
+    SWAP_SPACE = "swap_space"
+    """The blocks to save exceed what is left of `swap_blocks`."""
+    IN_FLIGHT = "in_flight"
+    """It would fit but for blocks held by steps in flight."""
+    CAPACITY = "capacity"
+    """More blocks are needed than are available."""
+
+
+class Copy(NamedTuple):
+    """A copy of one whole block that runs before the writes of the plan that lists it."""
+
+    source: Block
+    destination: Block
+
+
+@dataclass(frozen=True)
+class Ok:
+    """The operation was carried out. Fields that an operation does not set keep their defaults."""
+
+    cached_tokens: int = 0
+    """admit, resume: positions whose KV was found. lookup, pin: length of the present prefix. In tokens."""
+    slots: tuple[Slot, ...] = ()
+    """append, reserve: the slots of the positions handed out, in order."""
+    copies: tuple[Copy, ...] = ()
+    """append, reserve: the copy-on-writes to run first."""
+    remapped: tuple[Copy, ...] = ()
+    """commit, with `dedup`: (block given up, block that took its place)."""
+    swapped: tuple[Copy, ...] = ()
+    """preempt by swap: (block, block of swap space) to save; resume: the reverse. Which swap block is free to choose,
+    so the specification leaves this empty."""
+    evicted: int = 0
+    """evict: index entries dropped."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The operation could not be carried out; the state is as it was."""
+
+    reason: Reason
+
+
+Outcome: TypeAlias = Ok | Refused
+
+
+class Identity(NamedTuple):
+    """What a full block holds: the namespace and the *whole* token path up to the block's end.
+
+    Two blocks with the same sixteen tokens after different beginnings hold different KV, so the tokens of the block
+    alone are no identity.
+    """
+
+    namespace: Namespace
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a pool is made with. The options are those of the trace header.
+
+    >>> Config(num_blocks=8, block_size=0)
+    Traceback (most recent call last):
+    ...
+    pagedkv.spec.words.Misuse: block_size=0 is not allowed: expected an integer >= 1
+    """
+
+    num_blocks: int
+    block_size: int
+    prefix_cache: bool = True
+    sliding_window: int | None = None
+    """Positions that a query sees, itself included; None: all."""
+    max_rollback: int = 0
+    """Positions kept beyond the window, so that a rejected draft can be truncated."""
+    swap_blocks: int = 0
+    """Blocks of swap space."""
+    max_requests: int | None = None
+    """Requests that may be resident at once; None: any number."""
+    overlapped_steps: bool = False
+    """Forwards may be in flight while the next is planned: released blocks are held until they end."""
+    publish: Literal["commit", "schedule"] = "commit"
+    """When a full block enters the prefix index: once its KV is written, or once the write is planned."""
+    dedup: bool = False
+    """commit may replace a block by one of the same identity."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_rollback", 0), ("swap_blocks", 0)):
+            _check_integer(name, getattr(self, name), least)
+        for name in ("sliding_window", "max_requests"):
+            if getattr(self, name) is not None:
+                _check_integer(name, getattr(self, name), 1)
+        if self.publish not in ("commit", "schedule"):
+            raise Misuse("publish", self.publish, "'commit' or 'schedule'")
+
+
+def _check_integer(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise Misuse(name, value, f"an integer >= {least}")
+
+
+def ceil_div(length: int, block_size: int) -> int:
+    """Blocks that `length` tokens fill, the last one perhaps partly.
+
+    >>> ceil_div(5, 4), ceil_div(8, 4), ceil_div(0, 4)
+    (2, 2, 0)
+    """
+    return -(-length // block_size)
