@@ -20,8 +20,8 @@ def round_to(array: Any, dtype: str) -> Any:
     if dtype != "bfloat16":
         return single.astype(np.float16 if dtype == "float16" else np.float32)
     bits = single.view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)).view(np.float32)
-    return np.where(np.isnan(single), single, rounded)
+    even = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return np.where(np.isnan(single), single, ((bits + even) & np.uint32(0xFFFF0000)).view(np.float32))
 
 
 def load(pool: Any, table: Any, positions: Any, seen: Any, head: int) -> Any:
@@ -56,14 +56,15 @@ def visible(problem: Problem, positions: Any, row_positions: Any, length: int) -
 
 def partial(problem: Problem, query: Any, request: int, head: int, row_positions: Any, heads: Any, span: Any) -> Any:
     """One split `span` = (first, end): (output (rows, head_dim), natural LSE (rows,)) of the positions in it."""
-    table, length = problem.block_tables[request], int(problem.seq_lens[request])
+    table = problem.block_tables[request]
+    length = int(problem.seq_lens[request])
     rows, head_dim = query.shape
     maximum = np.full(rows, -np.inf, dtype=np.float32)
     total = np.zeros(rows, dtype=np.float32)
     output = np.zeros((rows, head_dim), dtype=np.float32)
     for first in range(span[0], span[1], TILE):
-        positions = np.arange(first, min(first + TILE, span[1]))
-        mask = visible(problem, positions, row_positions, length)
+        positions = np.arange(first, first + TILE)
+        mask = visible(problem, positions, row_positions, length) & (positions < span[1])
         seen = mask.any(axis=0)
         key = load(problem.key_cache, table, positions, seen, head)
         value = load(problem.value_cache, table, positions, seen, head)
@@ -86,10 +87,12 @@ def merge(outputs: Any, lses: Any, sinks: Any) -> tuple[Any, Any]:
         outputs = np.concatenate([outputs, np.zeros_like(outputs[:1])])
         lses = np.concatenate([lses, np.where(np.isneginf(lses.max(axis=0)), -np.inf, sinks)[None]])
     maximum = lses.max(axis=0)
-    weights = np.exp(lses - np.where(maximum == -np.inf, 0, maximum))
+    base = np.where(maximum == -np.inf, 0, maximum)
+    weights = np.exp(lses - base)
     total = weights.sum(axis=0)
     nothing = total == 0
-    output = (weights[..., None] * outputs).sum(axis=0) / np.where(nothing, 1, total)[:, None]
+    divisor = np.where(nothing, 1, total)
+    output = (weights[..., None] * outputs).sum(axis=0) / divisor[:, None]
     return output, np.where(nothing, -np.inf, maximum + np.log(np.where(nothing, 1, total))).astype(np.float32)
 
 
@@ -122,11 +125,12 @@ class TiledAttention:
                 heads = slice(head * group, (head + 1) * group)
                 query = problem.query[start:end, heads].astype(np.float32).reshape(-1, out.shape[2])
                 numbers = np.tile(np.arange(head * group, (head + 1) * group), rows)
-                size = problem.split_size or max(1, length)
-                spans = [(first, min(first + size, length)) for first in range(0, max(1, length), size)]
+                size = problem.split_size or max(1, -(-length // TILE)) * TILE
+                spans = [(first, first + size) for first in range(0, max(1, length), size)]
                 parts = [partial(problem, query, request, head, row_positions, numbers, span) for span in spans]
                 sinks = None if problem.sinks is None else problem.sinks[numbers]
-                merged, total = merge(np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts]), sinks)
+                outputs, lses = zip(*parts, strict=True)
+                merged, total = merge(np.stack(outputs), np.stack(lses), sinks)
                 out[start:end, heads] = merged.reshape(rows, group, -1)
                 lse[start:end, heads] = total.reshape(rows, group)
         return round_to(out, problem.dtype), lse

@@ -1,6 +1,7 @@
 """Traces: what is written is read back, and the shipped sample tells the truth."""
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from pagedkv.spec import operations as ops
 from pagedkv.spec import program
-from pagedkv.spec.blocks import available
+from pagedkv.spec.blocks import Choices, available, available_in_order, evictable
 from pagedkv.spec.operations import Fork
 from pagedkv.spec.state import State
 from pagedkv.spec.trace import (
@@ -82,6 +83,17 @@ def test_keys_of_others_are_ignored(line: Line) -> None:
     assert parse(json.dumps(first) + "\n" + json.dumps(second)) == trace
 
 
+def test_streams_stay_small() -> None:
+    mixed = '{"op": "lookup", "tokens": [{"stream": "system", "start": 0, "count": 600}, 7]}'
+    single = '{"op": "lookup", "tokens": {"stream": "system", "start": 0, "count": 600}}'
+    assert dumps(parse(f"{HEADER}\n{mixed}\n{single}")).splitlines()[1:] == [mixed, single]
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    trace = parse(HEADER + '\r\n{"op": "free", "request": "a\u2028\u0085b"}\r\n')
+    assert trace.lines[0].op == ops.Free("a\u2028\u0085b")
+
+
 @given(names, st.integers(0, 2**40), st.integers(0, 20), st.integers(0, 20))
 def test_a_stream_is_a_function_of_its_name_and_index(name: str, start: int, first: int, second: int) -> None:
     whole = stream_tokens(name, start, first + second)
@@ -144,6 +156,15 @@ def replay(trace: Trace, apply: Callable[..., program.Run]) -> list[str]:
 
 def test_the_sample_holds_on_the_specification() -> None:
     assert replay(sample(), program.apply) == []
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_sample_holds_whatever_a_legal_allocator_chooses(rng: random.Random) -> None:
+    choices = Choices(
+        block=lambda state, _request, _logical: rng.choice(list(available_in_order(state))),
+        victims=lambda state, count: rng.sample(evictable(state), count),
+    )
+    assert replay(sample(), lambda state, operation: program.apply(state, operation, choices)) == []
 
 
 def test_the_sample_has_every_operation_and_every_kind_of_outcome() -> None:

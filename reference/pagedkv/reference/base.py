@@ -34,8 +34,8 @@ class Request:
     holes: int = 0
     residency: Literal["resident", "recompute", "swap"] = "resident"
     """How a preempted request comes back, or that it is there."""
-    saved: int = 0
-    """Swapped out: the blocks it takes in swap space."""
+    saved: list[Block] = field(default_factory=list)
+    """Swapped out: its blocks of swap space, in logical order."""
     prefixes: list[Prefix] = field(default_factory=list)
     """Of its first full blocks; `prefix` makes the missing ones."""
 
@@ -58,7 +58,7 @@ class Request:
     def copy(self) -> "Request":
         return Request(
             self.namespace, self.tokens.copy(), self.reserved, self.computed, self.table.copy(), self.holes,
-            self.residency, self.saved, self.prefixes.copy(),
+            self.residency, self.saved.copy(), self.prefixes.copy(),
         )  # fmt: skip
 
 
@@ -71,6 +71,8 @@ class ManagerBase:
         self.requests: dict[RequestId, Request] = {}
         self.pins: dict[tuple[Namespace, tuple[Token, ...]], list[list[Block]]] = {}
         """For each pinned path the blocks of each of its pins, the latest last."""
+        self.free_swap: list[Block] = list(range(config.swap_blocks))
+        """Blocks of swap space, numbered from 0, that hold nothing."""
 
     def _known(self, request: RequestId, argument: str = "request") -> Request:
         try:
@@ -117,6 +119,13 @@ class ManagerBase:
         del entry.table[keep:]
         entry.holes = min(entry.holes, keep)
 
+    def _publish(self, entry: Request, logical: int, written: bool = True) -> Block:
+        """Enter a full block into the index, unless its prefix is there; the block that the index has for it now."""
+        index = self.pool.index
+        present = index.insert(entry.prefix(logical, self.config.block_size), entry.table[logical], written)
+        entry.prefixes[logical] = index.prefix_of[present]  # equal; a chain in common ends comparisons at once
+        return present
+
     def _publish_planned(self, entry: Request, start: int) -> None:
         """With `publish="schedule"`: full blocks that end after `start` enter the index before they are written."""
         if not self.config.prefix_cache or self.config.publish != "schedule":
@@ -124,4 +133,4 @@ class ManagerBase:
         size = self.config.block_size
         for i in range(start // size, min(entry.reserved, entry.length) // size):
             if entry.table[i] != HOLE:
-                self.pool.index.insert(entry.prefix(i, size), entry.table[i], written=False)
+                self._publish(entry, i, written=False)

@@ -30,8 +30,9 @@ class ContiguousReservation:
     """Room for `capacity_tokens // max_length` requests, each in a piece of `max_length` slots.
 
     >>> manager = ContiguousReservation(capacity_tokens=32, max_length=16)
-    >>> manager.admit("a", [1, 2, 3, 4, 5]), manager.append("a", [6]).slots
-    (Ok(cached_tokens=0, slots=(), copies=(), remapped=(), evicted=0), (5,))
+    >>> outcome = manager.admit("a", [1, 2, 3, 4, 5])
+    >>> manager.append("a", [6]).slots
+    (5,)
     >>> manager.usage
     Usage(reserved_tokens=16, used_tokens=6)
     """

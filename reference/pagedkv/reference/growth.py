@@ -115,15 +115,14 @@ class GrowthOperations(ManagerBase):
 
     def _publish_computed(self, entry: Request, old: int) -> list[Copy]:
         """Enter the full blocks computed since `old`, or, with `dedup`, use the block that is there already."""
-        size, index = self.config.block_size, self.pool.index
+        size = self.config.block_size
         remapped = []
         for i in range(old // size, entry.computed // size):
-            block, prefix = entry.table[i], entry.prefix(i, size)
-            index.unwritten.discard(block)
+            block = entry.table[i]
+            self.pool.index.unwritten.discard(block)
             if self.config.publish == "schedule":
                 continue
-            index.insert(prefix, block)
-            present = index.block_of[prefix]
+            present = self._publish(entry, i)
             if present != block and self.config.dedup and not self.pool.steps:  # a step may still read the old table
                 remapped.append(Copy(block, present))
                 entry.table[i] = present

@@ -78,15 +78,16 @@ class PrefixIndex:
             prefix = self.prefix_of[block]  # the stored chain, so that the next comparison ends at once
         return blocks
 
-    def insert(self, prefix: Prefix, block: Block, written: bool = True) -> None:
-        """Enter a used block, unless the prefix has one already: the present entry stays."""
+    def insert(self, prefix: Prefix, block: Block, written: bool = True) -> Block:
+        """Enter a used block, unless the prefix has one already: the present entry stays. The block that it has now."""
         if prefix in self.block_of:
-            return
+            return self.block_of[prefix]
         self.block_of[prefix], self.prefix_of[block] = block, prefix
         if prefix.parent is not None:
             self.children.setdefault(prefix.parent, set()).add(block)
         if not written:
             self.unwritten.add(block)
+        return block
 
     def remove(self, block: Block) -> None:
         """Drop the entry of `block`, used or idle."""

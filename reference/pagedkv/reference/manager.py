@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
-from pagedkv.reference.arguments import hashable, integer
+from pagedkv.reference.arguments import hashable, integer, token_path
 from pagedkv.reference.base import Request
 from pagedkv.reference.growth import GrowthOperations
 from pagedkv.reference.prefixes import PrefixOperations
@@ -25,8 +25,8 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
 
     >>> from pagedkv.spec.words import Config
     >>> manager = BlockManager(Config(num_blocks=8, block_size=4))
-    >>> manager.admit("a", [1, 2, 3, 4, 5])
-    Ok(cached_tokens=0, slots=(), copies=(), remapped=(), evicted=0)
+    >>> manager.admit("a", [1, 2, 3, 4, 5]).cached_tokens
+    0
     >>> manager.append("a", [6]).slots
     (5,)
     >>> manager.observe().tables
@@ -75,21 +75,38 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         return Ok()
 
     def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
-        """The rows, all of one kind, one after another. Misuse in any of them undoes them all.
+        """The rows, all of one kind, one after another; a refused row leaves the others to go on.
 
-        The source of a copy stays as it was until the end: whoever copied it away left it another owner, and no row
-        of the same kind can release it.
+        Misuse in any of them changes nothing at all, so all are checked first. The source of a copy stays as it was
+        until the end: whoever copied it away left it another owner, and no row of the same kind releases it.
         """
         kinds = {type(row) for row in rows}
         if len(kinds) != 1 or not kinds <= set(_RUN):
             raise Misuse("rows", rows, "one row or more, all of one kind: Append, Reserve, Commit or Free")
+        earlier: dict[RequestId, int] = {}
+        for row in rows:
+            self._check(row, earlier)
         run = _RUN[kinds.pop()]
-        before = self.copy()
-        try:
-            return [run(self, row) for row in rows]
-        except Misuse:
-            self.__dict__.update(before.__dict__)
-            raise
+        return [run(self, row) for row in rows]
+
+    def _check(self, row: Row, earlier: dict[RequestId, int]) -> None:
+        """Raise `Misuse` if the row is one after the rows before it, which left in `earlier` what matters of them."""
+        match row:
+            case Append(request, tokens):
+                self._resident(request)
+                token_path("tokens", tokens, least=1)
+            case Reserve(request, length):
+                self._resident(request)
+                integer("length", length, 1)
+            case Commit(request, computed):
+                entry = self._resident(request)
+                least = earlier.get(request, entry.computed)
+                earlier[request] = integer("computed", computed, least, min(entry.reserved, entry.length))
+            case Free(request):
+                self._known(request)
+                if request in earlier:
+                    raise Misuse("request", request, "a request that no row before it has freed")
+                earlier[request] = 0
 
     def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
         """What can be seen. With `requests`: tables and lengths of these only (of those that exist)."""
@@ -108,6 +125,7 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         twin = copy.copy(self)
         twin.pool = self.pool.copy()
         twin.requests = {request: entry.copy() for request, entry in self.requests.items()}
+        twin.free_swap = self.free_swap.copy()
         twin.pins = {path: [blocks.copy() for blocks in pins] for path, pins in self.pins.items()}
         return twin
 

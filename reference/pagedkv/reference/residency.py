@@ -11,6 +11,7 @@ from pagedkv.reference.arguments import hashable, integer, token_path
 from pagedkv.reference.base import ManagerBase, Request
 from pagedkv.spec.words import (
     HOLE,
+    Copy,
     Misuse,
     Namespace,
     Ok,
@@ -49,37 +50,37 @@ class ResidencyOperations(ManagerBase):
 
     def free(self, request: RequestId) -> Outcome:
         """The request is gone: blocks that only it owned are available at once (or once held no longer)."""
-        self._release_table(self._known(request))
+        entry = self._known(request)
+        self._release_table(entry)
+        self.free_swap += entry.saved
         del self.requests[request]
         return Ok()
 
     def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
         """The request gives up its blocks and keeps its tokens.
 
-        With `mode="swap"` the caller first saves the blocks of its table, holes left out, in logical order.
-        Refused: swap_space.
+        With `mode="swap"` the blocks of its table, holes left out, are to be copied to swap space first, as
+        `Ok.swapped` says. Refused: swap_space.
         """
         entry = self._resident(request)
         if mode not in ("recompute", "swap"):
             raise Misuse("mode", mode, "'recompute' or 'swap'")
+        live, holes = entry.table[entry.holes :], entry.holes
         if mode == "swap":
-            live = len(entry.table) - entry.holes
-            if live > self.config.swap_blocks - sum(other.saved for other in self.requests.values()):
+            if len(live) > len(self.free_swap):
                 return Refused(Reason.SWAP_SPACE)
-            entry.saved, holes = live, entry.holes
-            self._release_table(entry)
-            entry.holes = holes
+            entry.saved = [self.free_swap.pop() for _ in live]
         else:
-            self._release_table(entry)
-            entry.reserved = entry.computed = 0
-        entry.residency = mode
-        return Ok()
+            holes = entry.reserved = entry.computed = 0
+        self._release_table(entry)
+        entry.residency, entry.holes = mode, holes
+        return Ok(swapped=tuple(map(Copy, live, entry.saved)))
 
     def resume(self, request: RequestId) -> Outcome:
         """Make a preempted request resident again.
 
-        After "recompute", as if it were admitted with all its tokens. After "swap", in private blocks to which the
-        caller restores what it saved, in logical order; nothing is cached, nothing enters the index.
+        After "recompute", as if it were admitted with all its tokens. After "swap", in private blocks, to which what
+        was saved is to be copied, as `Ok.swapped` says; nothing is cached, nothing enters the index.
         Refused: unservable (recompute), max_requests, in_flight, capacity.
         """
         entry = self._known(request)
@@ -87,12 +88,14 @@ class ResidencyOperations(ManagerBase):
             raise Misuse("request", request, "a preempted request; this one is resident")
         if entry.residency == "recompute":
             return self._place(entry, entry.length)
-        refusal = self._refusal(entry.saved, need=entry.saved, joins=True)
+        refusal = self._refusal(len(entry.saved), need=len(entry.saved), joins=True)
         if refusal is not None:
             return refusal
-        entry.table = [HOLE] * entry.holes + [self.pool.take() for _ in range(entry.saved)]
-        entry.residency, entry.saved = "resident", 0
-        return Ok()
+        fresh = [self.pool.take() for _ in entry.saved]
+        swapped = tuple(map(Copy, entry.saved, fresh))
+        self.free_swap += entry.saved
+        entry.table, entry.residency, entry.saved = [HOLE] * entry.holes + fresh, "resident", []
+        return Ok(swapped=swapped)
 
     def _place(self, entry: Request, reserve: int) -> Outcome:
         """Give a request without blocks its table: hits, then fresh blocks."""
@@ -107,7 +110,7 @@ class ResidencyOperations(ManagerBase):
         if refusal is not None:
             return refusal
         entry.prefixes = [pool.index.prefix_of[block] for block in hits]
-        for block in live:  # before any block is taken, so that no hit is evicted
+        for block in live:  # first, so that no hit is evicted
             pool.share(block)
         fresh = [pool.take() for _ in range(ceil_div(reserved, size) - len(hits))]
         entry.table, entry.holes = [HOLE] * holes + live + fresh, holes

@@ -7,6 +7,7 @@ taken from what is observed, so no legal allocator is failed for its choices.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import NamedTuple
 
 from pagedkv.conformance.compare import Difference, differences, outcome_difference, subject_call
@@ -78,6 +79,14 @@ class Differential:
         self._compare(seen, self.state, "refused changes nothing" if run.state is before else None, operation)
         self._follow(operation, answer, seen, before)
         return run.outcomes
+
+    def copy(self) -> "Differential | None":
+        """A copy that goes its own way from here, if the subject has a `copy` method."""
+        if not hasattr(self.subject, "copy"):
+            return None
+        twin = copy(self)
+        twin.subject, twin.shadow, twin.log = self.subject.copy(), self.shadow.copy(), list(self.log)
+        return twin
 
     def check_all(self) -> None:
         """Compare the whole state, adopt evictions that could not be seen, and check invariants and meaning."""
@@ -162,7 +171,7 @@ class Differential:
         """Carry out on the shadow and on the meaning what was answered with Ok, then read the contents back."""
         rows = operation.rows if isinstance(operation, Batch) else (operation,)
         done = [_Row(row, outcome) for row, outcome in zip(rows, answer, strict=True) if isinstance(outcome, Ok)]
-        self.shadow.copy([copy for row in done if isinstance(row.outcome, Ok) for copy in row.outcome.copies])
+        self.shadow.copy_blocks([pair for row in done if isinstance(row.outcome, Ok) for pair in row.outcome.copies])
         for row, outcome in done:
             self.meaning = l0.apply(self.meaning, row)
             assert isinstance(outcome, Ok)

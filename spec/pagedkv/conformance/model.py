@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from pagedkv.spec import (
     CANONICAL, HOLE, Admit, Append, Batch, BeginStep, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free,
-    Lookup, Operation, Outcome, Pin, Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, apply,
-    available, permute,
+    Lookup, Operation, Outcome, Pin, Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin,
+    apply, available, permute,
 )  # fmt: skip
 from pagedkv.spec.blocks import available_in_order, evictable
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot

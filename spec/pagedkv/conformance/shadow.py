@@ -8,6 +8,7 @@ forgotten or made too late, a write into a shared block, a hit on another prefix
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,13 @@ class Shadow:
     def truncate(self, request: RequestId, length: int) -> None:
         self.expected[request] = self.expected[request][:length]
 
-    def copy(self, copies: Sequence[Copy]) -> None:
+    def copy(self) -> "Shadow":
+        twin = copy(self)
+        twin.pool, twin.swap = self.pool.copy(), self.swap.copy()
+        twin.swapped, twin.expected = dict(self.swapped), dict(self.expected)
+        return twin
+
+    def copy_blocks(self, copies: Sequence[Copy]) -> None:
         """All together: every source is read before any destination is written."""
         if copies:
             sources, destinations = np.asarray(copies).T

@@ -6,6 +6,6 @@
 
 from pagedkv.conformance.attention.cases import Case
 from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
-from pagedkv.conformance.attention.run import check_law, run
+from pagedkv.conformance.attention.runner import check_law, run
 
 __all__ = ["AttentionReport", "Case", "ConfigurationReport", "Count", "Failure", "check_law", "run"]

@@ -74,8 +74,8 @@ def require_same_bits(expected: Result, got: Result, what: str) -> None:
         if left is None or _bytes(left) == _bytes(right):
             continue
         integers = np.dtype(f"u{left.dtype.itemsize}")
-        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-        where = tuple(int(i) for i in np.argwhere(left.view(integers) != right.view(integers))[0])
+        differ = np.ascontiguousarray(left).view(integers) != np.ascontiguousarray(right).view(integers)
+        where = tuple(int(i) for i in np.argwhere(differ)[0])
         raise Broken(f"{name} depends on {what}: at {where} {left[where]!r} became {right[where]!r}")
 
 

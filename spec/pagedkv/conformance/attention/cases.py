@@ -75,9 +75,10 @@ class Case:
         for name in ("window", "softcap", "alibi", "sinks", "split_size", "style"):
             if getattr(self, name) != getattr(_DEFAULT, name):
                 yield replace(self, **{name: getattr(_DEFAULT, name)})
-        for name in ("group", "num_kv_heads"):
-            if getattr(self, name) > 1:
-                yield replace(self, **{name: 1})
+        if self.group > 1:
+            yield replace(self, group=1)
+        if self.num_kv_heads > 1:
+            yield replace(self, num_kv_heads=1)
         for index, length in enumerate(self.lengths):
             rows = self.query_lens[index]
             for shorter in sorted({length // 2, length - self.block_size, length - 1}):
@@ -143,15 +144,16 @@ def alibi_slopes(num_q_heads: int) -> Any:
     return (2.0 ** (-8.0 * np.arange(1, num_q_heads + 1) / num_q_heads)).astype(np.float32)
 
 
-STYLES = ("normal", "large", "one_huge", "equal", "denormal", "saturated")
+STYLES = ("normal", "large", "negative", "one_huge", "equal", "denormal", "saturated")
 """How `contents` fills keys and queries; "saturated" is for softcap and drives |logit / cap| past 88."""
 
 
 def contents(case: Case) -> Contents:
     """The contents of a case, a pure function of its numbers.
 
-    "large": logits up to ±1e4. "one_huge": one key outweighs all. "equal": all keys equal. "denormal": keys and half
-    of the values below the smallest normal. "saturated": logits past 88 caps, where exp of the naive tanh overflows.
+    "large": logits up to ±1e4. "negative": all logits far below 0, where a maximum that starts at 0 loses everything.
+    "one_huge": one key outweighs all. "equal": all keys equal. "denormal": keys and half of the values below the
+    smallest normal. "saturated": logits past 88 caps, where exp of the naive tanh overflows.
     """
     rng = np.random.default_rng((case.seed, 11))
     size = (case.num_kv_heads, case.head_dim)
@@ -178,6 +180,9 @@ def _restyle(case: Case, rng: np.random.Generator, query: Any, key: Any, value: 
         return
     if case.style == "large":
         query *= 1e4 / (scale * case.head_dim)
+    elif case.style == "negative":
+        query[...] = np.abs(query) * 400.0
+        key[...] = -np.abs(key) - 0.1
     elif case.style == "saturated":
         query *= 100.0 * max(case.softcap, 1.0) / scale / np.sqrt(case.head_dim)
     elif case.style == "one_huge":

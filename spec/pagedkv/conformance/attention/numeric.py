@@ -1,3 +1,5 @@
 """Placeholder until the bound is there."""
+
 from pagedkv.conformance.attention.bench import Law
+
 BOUNDS: dict[str, Law] = {}

@@ -86,11 +86,11 @@ def checks(
     moved = replace(base, lengths=(9, 6), query_lens=rows)
     laws = [law for law in RELATIONS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
     yield from (Check(law, moved) for law in laws)
-    probed = replace(base, lengths=(8, 7), query_lens=rows, seed=seed + 1)
+    probed = replace(base, lengths=(8, 3), query_lens=rows, seed=seed + 1)
     yield from (Check(law, probed) for law in PROBES)
     bounds = [law for law in BOUNDS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
     edges = replace(base, lengths=(0, 1, 3, 4, 5), query_lens=(1, 3, 1, 2, 2) if several else (1,) * 5, seed=seed + 2)
-    yield from (Check(law, edges) for law in bounds)
+    yield from (Check(law, edges) for law in ("census", *bounds))
     step = min(tile, 16 if size == "tiny" else 64)
     if plain or size == "full":
         long = _long(base, step, size, several)
@@ -116,20 +116,19 @@ def _base(configuration: Configuration, seed: int) -> Case:
 
 
 def _long(base: Case, step: int, size: Size, several: bool) -> Case:
-    """Lengths around a tile and a split, with splits of one tile."""
-    lengths = (step - 1, step, step + 1, 2 * step + 1) if size == "full" else (step, 2 * step + 1)
+    """Lengths around a tile and a split, with splits of two tiles: rescaling within a split, merging between them."""
+    lengths = (step - 1, step, step + 1, 2 * step + 1, 3 * step + 1) if size == "full" else (step + 1, 3 * step + 1)
     rows = tuple(min(length, 5) for length in lengths) if several else (1,) * len(lengths)
     window = None if base.window is None else step + 1
-    return replace(base, lengths=lengths, query_lens=rows, split_size=step, window=window, seed=base.seed + 3)
+    return replace(base, lengths=lengths, query_lens=rows, split_size=2 * step, window=window, seed=base.seed + 3)
 
 
-def _styled(
-    base: Case, configuration: Configuration, several: bool, bounds: list[str], size: Size
-) -> Iterator[Check]:
+def _styled(base: Case, configuration: Configuration, several: bool, bounds: list[str], size: Size) -> Iterator[Check]:
     """Inputs that hurt: huge, equal and denormal logits, and softcap past the range of exp."""
-    styles = ("large", "one_huge", "equal", "denormal") if not configuration.features or size == "full" else ()
+    everywhere = size == "full" or not configuration.features
+    styles = ["large", "negative", "one_huge", "equal", "denormal"] if everywhere else []
     rows = (2, 1) if several else (1, 1)
-    for style in (*styles, *(("saturated",) if base.softcap else ())):
+    for style in styles + (["saturated"] if base.softcap else []):
         case = replace(base, lengths=(7, 5), query_lens=rows, style=style, seed=base.seed + 4)
         yield from (Check(law, case) for law in bounds)
 
@@ -143,7 +142,7 @@ def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: i
         (8, 2, 8, 128, (step - 1, 4 * step + 5), step),
     )
     for index, (block_size, heads, group, head_dim, lengths, split) in enumerate(shapes):
-        rows = tuple(min(length, 4 + 3 * turn) for turn, length in enumerate(lengths)) if several else (1,) * len(lengths)
+        rows = tuple(min(length, 4 + 3 * turn) if several else 1 for turn, length in enumerate(lengths))
         case = replace(
             base, block_size=block_size, num_kv_heads=heads, group=group, head_dim=head_dim, lengths=lengths,
             query_lens=rows, split_size=split, window=window, seed=base.seed + 10 + index,

@@ -83,7 +83,7 @@ def _codes(case: Case) -> Contents:
     gap = 2.0 * CODE * CODE * distance * (0.75 if case.softcap else 1.0)  # tanh' >= 0.78 up to half a cap
     scale = float(2.0 ** np.ceil(np.log2((GAP + reach) / gap)))
     return Contents(
-        queries=tuple(np.zeros((rows, case.num_q_heads, case.head_dim), storage(case.dtype)) for rows in case.query_lens),
+        queries=_zeros(case),
         keys=tuple(keys),
         values=tuple(cast(rng.standard_normal((length, *size)), case.dtype) for length in case.lengths),
         scale=scale,
@@ -91,6 +91,11 @@ def _codes(case: Case) -> Contents:
         alibi_slopes=slopes,
         sinks=rng.standard_normal(case.num_q_heads).astype(np.float32) if case.sinks else None,
     )
+
+
+def _zeros(case: Case) -> tuple[Any, ...]:
+    """Queries 0."""
+    return tuple(np.zeros((rows, case.num_q_heads, case.head_dim), storage(case.dtype)) for rows in case.query_lens)
 
 
 def _distinct_codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> Any:
@@ -171,7 +176,7 @@ def _classes(case: Case, turn: int) -> tuple[Contents, list[Any]]:
         values.append(value)
         classes.append(column)
     inside = Contents(
-        queries=tuple(np.zeros((rows, case.num_q_heads, case.head_dim), dtype) for rows in case.query_lens),
+        queries=_zeros(case),
         keys=tuple(keys),
         values=tuple(values),
         scale=1.0,

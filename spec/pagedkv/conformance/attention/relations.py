@@ -5,13 +5,12 @@ beside them, or what ran before; none of that is an input of attention (Kwon et 
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result, require_same_bits
-from pagedkv.conformance.attention.cases import Case, Contents, cast, contents, storage
-from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place, scatter
+from pagedkv.conformance.attention.bench import Bench, Law, Result, require_same_bits
+from pagedkv.conformance.attention.cases import Case, Contents, cast, contents
+from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place
 from pagedkv.spec.words import ceil_div
 
 
@@ -110,7 +109,8 @@ def dead(bench: Bench, case: Case) -> int:
         return 0
     plain = bench.run(case)
     for what in ("fill", "hole"):
-        require_same_bits(plain, bench.run(case, Placement(fill="nan", dead=what)), f"blocks before the window ({what})")
+        got = bench.run(case, Placement(fill="nan", dead=what))
+        require_same_bits(plain, got, f"blocks before the window ({what})")
     return 2
 
 
@@ -144,21 +144,21 @@ def _churned(bench: Bench, case: Case, inside: Contents) -> Result:
     """
     rng = np.random.default_rng((case.seed, 14))
     start = place(case, inside, Placement(seed=4, fill="nan"))
-    pools = [start.key_cache, start.value_cache]
-    num_blocks, block_size = pools[0].shape[:2]
-    blocks = start.block_tables.copy()
+    keys, values, blocks = start.key_cache, start.value_cache, start.block_tables.copy()
+    num_blocks, block_size = keys.shape[:2]
     everywhere = rng.permutation(num_blocks * block_size).astype(np.int64)
     old = cast(rng.standard_normal((2, len(everywhere), case.num_kv_heads, case.head_dim)), case.dtype)
-    bench.subject.write_kv(old[0], old[1], *pools, everywhere, case.dtype)
+    bench.subject.write_kv(old[0], old[1], keys, values, everywhere, case.dtype)
+    used: set[int] = set()
     for request, length in enumerate(case.lengths):
         positions = np.arange(length)
         slots = blocks[request, positions // block_size].astype(np.int64) * block_size + positions % block_size
-        bench.subject.write_kv(inside.keys[request], inside.values[request], *pools, slots, case.dtype)
-    used = {int(b) for row, length in zip(blocks, case.lengths, strict=True) for b in row[: ceil_div(length, block_size)]}
-    spare = next(block for block in range(num_blocks) if block not in used)
+        bench.subject.write_kv(inside.keys[request], inside.values[request], keys, values, slots, case.dtype)
+        used |= set(blocks[request, : ceil_div(length, block_size)].tolist())
+    spare = min(set(range(num_blocks)) - used)
     moved = next((request for request, length in enumerate(case.lengths) if length), None)
     if moved is not None:
         pairs = np.array([[blocks[moved, 0], spare]], dtype=np.int64)
-        bench.subject.copy_blocks(pools, pairs, case.dtype)
+        bench.subject.copy_blocks([keys, values], pairs, case.dtype)
         blocks[moved, 0] = spare
     return bench.attend(replace(start, block_tables=blocks))

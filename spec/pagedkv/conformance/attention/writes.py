@@ -28,7 +28,7 @@ def write_path(bench: Bench, case: Case) -> int:
             kept = slots >= 0
             pool[slots[kept] // case.block_size, slots[kept] % case.block_size] = cast(row[kept], case.dtype)
         with np.errstate(all="ignore"):
-            bench.subject.write_kv(*(row.copy() for row in rows), *pools, slots.copy(), case.dtype)
+            bench.subject.write_kv(rows[0].copy(), rows[1].copy(), pools[0], pools[1], slots.copy(), case.dtype)
         for name, want, pool in zip(("key_cache", "value_cache"), expected, pools, strict=True):
             _same_slots(name, want, pool, slots)
             checked += 1

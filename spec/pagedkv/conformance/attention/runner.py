@@ -111,9 +111,15 @@ class _Run:
         relations = counts["relation"].plus(counts["write"].checked, counts["write"].failed)
         self.reports.append(
             ConfigurationReport(
-                configuration.dtype, configuration.features, bench.worst_rho, bench.visibility,
-                relations, counts["probe"], counts["bound"], bench.launches,
-            )  # fmt: skip
+                dtype=configuration.dtype,
+                features=configuration.features,
+                worst_rho=bench.worst_rho,
+                visibility=bench.visibility,
+                relations=relations,
+                probes=counts["probe"],
+                bounds=counts["bound"],
+                launches=bench.launches,
+            )
         )
 
     def require_exercised(self) -> None:
@@ -122,7 +128,8 @@ class _Run:
         declared = [name for name in _optional() if getattr(capabilities, name)] + list(capabilities.dtypes)
         for name in declared:
             if name not in self.exercised:
-                self.failures.append(Failure("exercised", "capability", "", f"{name} is declared and was never exercised"))
+                detail = f"{name} is declared and was never exercised"
+                self.failures.append(Failure("exercised", "capability", "", detail))
 
     def _failure(self, law: str, kind: str, case: Case, detail: str) -> Failure:
         """The failure, on the smallest case that a bounded greedy search finds. Each law is shrunk once a run."""

@@ -1,0 +1,71 @@
+"""What callers may pass, checked before anything changes.
+
+Every function returns the value in the form the arrays want, or raises `Misuse`, which names the argument, its value
+and what is allowed.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagedkv.spec.words import Misuse
+
+Int32: TypeAlias = NDArray[np.int32]
+Int64: TypeAlias = NDArray[np.int64]
+Tokens: TypeAlias = Sequence[int] | NDArray[Any]
+
+MAX_INT32: Final = 2**31 - 1
+"""The largest token id, block id and length: tables, lengths and tokens are int32, as kernels read them."""
+
+
+def integer(argument: str, value: object, least: int, most: int | None = None) -> int:
+    """A whole number in [least, most]; NumPy integers too, but no bool."""
+    bound = f"an integer >= {least}" if most is None else f"an integer between {least} and {most}"
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise Misuse(argument, value, bound)
+    if value < least or (most is not None and value > most):
+        raise Misuse(argument, value, bound)
+    return int(value)
+
+
+def hashable(argument: str, value: object) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        raise Misuse(argument, value, "a hashable value") from None
+    return value
+
+
+def token_array(tokens: object, least_count: int = 1) -> Int32:
+    """Tokens as (count,) int32: from a 1-D integer array, or from a sequence of ints."""
+    allowed = f"a sequence of at least {least_count} tokens, each an integer between 0 and {MAX_INT32}"
+    if isinstance(tokens, np.ndarray):
+        array = tokens
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise Misuse("tokens", tokens, f"{allowed}, or a 1-D integer array of them")
+    else:
+        if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Sequence) or not set(map(type, tokens)) <= {int}:
+            raise Misuse("tokens", tokens, allowed)
+        try:
+            array = np.array(tokens, dtype=np.int64)
+        except OverflowError:
+            raise Misuse("tokens", tokens, allowed) from None
+    if len(array) < least_count or (len(array) and (array.min() < 0 or array.max() > MAX_INT32)):
+        raise Misuse("tokens", tokens, allowed)
+    return array.astype(np.int32)
+
+
+def int_array(argument: str, values: object, count: int, least: int) -> Int64:
+    """`count` integers >= least, one a row of a batch, as (count,) int64."""
+    allowed = f"{count} integers >= {least}, one for each request"
+    try:
+        array = np.asarray(values)
+    except (ValueError, OverflowError):
+        raise Misuse(argument, values, allowed) from None
+    if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
+        raise Misuse(argument, values, allowed)
+    if count and int(array.min()) < least:
+        raise Misuse(argument, values, allowed)
+    return array.astype(np.int64)

@@ -1,0 +1,246 @@
+"""Growth of many rows at once: a step over hundreds of requests as a handful of array operations.
+
+A batch equals its rows in order. Rows differ in what they need, so all needs are computed as arrays first. Where it
+is certain that no row changes what another one needs, rows are accepted in order and grown together; only those that
+copy, or drop an index entry, are done one by one. The rest (a request twice in one batch, or requests that share a
+block when blocks are short) is left to the scalar operations, in row order.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pagedkv.optimized import growth, residency
+from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized.plan import StepPlan, ragged
+from pagedkv.optimized.rows import RESIDENT, Rows
+from pagedkv.optimized.state import ManagerState
+from pagedkv.spec.words import Copy, Misuse, Ok, Outcome, Reason, Refused
+
+
+class Needs(NamedTuple):
+    """Per row of a batch, (num_rows,) each."""
+
+    starts: Int64
+    """The first position to be written: min(reserved, length)."""
+    fresh: Int64
+    """Blocks past the end of the table."""
+    shared: NDArray[np.bool_]
+    """The block that `start` falls into has another owner."""
+    entry: NDArray[np.bool_]
+    """It has none, but an index entry."""
+    unservable: NDArray[np.bool_]
+
+
+def append_rows(state: ManagerState, rows: Int32, tokens: Int32, counts: Int64) -> StepPlan:
+    """counts[i] of the tokens are appended to rows[i], in order."""
+    table = state.rows
+    lengths = table.length[rows].astype(np.int64)
+    ends = lengths + counts
+    table.fit_tokens(int(ends.max(initial=0)))
+    needs = measure(state, rows, ends)
+    if not independent(state, rows, needs):
+        spans = np.split(tokens, np.cumsum(counts)[:-1])
+        outcomes = [growth.append(state, row, span) for row, span in zip(rows.tolist(), spans, strict=True)]
+        return plan_of(state, rows, counts, outcomes)
+    refused, reasons, copies = grow_rows(state, rows, ends, needs)
+    run, positions = ragged(lengths, counts)
+    written = np.ones(len(rows), np.bool_)
+    written[refused] = False
+    if len(refused):
+        mask = written[run]
+        table.tokens[rows[run[mask]], positions[mask]] = tokens[mask]
+        table.length[rows[written]] = ends[written]
+    else:
+        table.tokens[rows[run], positions] = tokens
+        table.length[rows] = ends
+    return assemble(state, rows, (run, positions, counts), refused, reasons, copies)
+
+
+def reserve_rows(state: ManagerState, rows: Int32, ends: Int64) -> StepPlan:
+    """Slots for the positions of rows[i] up to ends[i]."""
+    needs = measure(state, rows, ends)
+    counts = np.maximum(ends - needs.starts, 0)
+    if not independent(state, rows, needs):
+        outcomes = [growth.reserve(state, row, end) for row, end in zip(rows.tolist(), ends.tolist(), strict=True)]
+        return plan_of(state, rows, None, outcomes)
+    refused, reasons, copies = grow_rows(state, rows, ends, needs)
+    counts[refused] = 0  # what a refused row would have got may be far more than memory holds
+    run, positions = ragged(needs.starts, counts)
+    return assemble(state, rows, (run, positions, counts), refused, reasons, copies)
+
+
+def measure(state: ManagerState, rows: Int32, ends: Int64) -> Needs:
+    """What each row would need if it were alone."""
+    table, bs = state.rows, state.config.block_size
+    starts = np.minimum(table.reserved[rows], table.length[rows]).astype(np.int64)
+    count, total = table.blocks[rows], -(-ends // bs)
+    growing = ends > starts
+    first = starts // bs
+    inside = growing & (first < count)
+    block = table.tables[rows, np.where(inside, first, 0)]
+    block = np.where(inside, block, 0)
+    owners = state.pool.references[block]
+    return Needs(
+        starts,
+        np.where(growing, np.maximum(total - count, 0), 0),
+        inside & (owners > 1),
+        inside & (owners == 1) & state.index.indexed[block],
+        growing & (total - table.holes[rows] > state.config.num_blocks),
+    )
+
+
+def independent(state: ManagerState, rows: Int32, needs: Needs) -> bool:
+    """No row changes what another needs: all are distinct, and blocks suffice for all or none is shared."""
+    order = np.arange(len(rows))
+    last = np.empty(len(state.rows.state), np.int64)
+    last[rows] = order
+    if (last[rows] != order).any():
+        return False
+    return not needs.shared.any() or (
+        not needs.unservable.any() and int(needs.fresh.sum() + needs.shared.sum()) <= state.pool.available
+    )
+
+
+def grow_rows(
+    state: ManagerState, rows: Int32, ends: Int64, needs: Needs
+) -> tuple[Int32, tuple[Reason, ...], list[tuple[int, Copy]]]:
+    """Grow independent rows; returns who was refused and why, and who copied what."""
+    table, copies = state.rows, []
+    refused, reasons = choose(state, needs)
+    one_by_one = needs.shared | needs.entry
+    together = ~one_by_one
+    together[refused] = False
+    one_by_one[refused] = False
+    for i in np.flatnonzero(one_by_one).tolist():
+        grown = growth.grow(state, int(rows[i]), int(ends[i]))
+        assert not isinstance(grown, Refused)  # `choose` has seen to it
+        copies += [(i, copy) for copy in grown]
+    growing = np.flatnonzero(together & (needs.fresh > 0))
+    if len(growing):
+        taking, counts = rows[growing], needs.fresh[growing]
+        table.fit_blocks(int((table.blocks[taking] + counts).max()))
+        run, places = ragged(table.blocks[taking].astype(np.int64), counts)
+        table.tables[taking[run], places] = state.pool.take(len(run))
+        table.blocks[taking] += counts.astype(np.int32)
+    changed = rows[together]
+    table.reserved[changed] = np.maximum(table.reserved[changed], ends[together])
+    return refused, reasons, copies
+
+
+def choose(state: ManagerState, needs: Needs) -> tuple[Int32, tuple[Reason, ...]]:
+    """The rows that are refused: in row order, each that does not fit into what the rows before it have left."""
+    need, left = needs.fresh + needs.shared, state.pool.available
+    if int(need.sum()) <= left and not needs.unservable.any():
+        return np.empty(0, np.int32), ()
+    refused: list[int] = []
+    reasons: list[Reason] = []
+    for i in np.flatnonzero((need > 0) | needs.unservable).tolist():
+        wanted = int(need[i])
+        if not needs.unservable[i] and wanted <= left:
+            left -= wanted
+            continue
+        refused.append(i)
+        waiting_helps = wanted <= left + len(state.pool.held)
+        capacity = Reason.IN_FLIGHT if waiting_helps else Reason.CAPACITY
+        reasons.append(Reason.UNSERVABLE if needs.unservable[i] else capacity)
+    return np.array(refused, np.int32), tuple(reasons)
+
+
+def assemble(
+    state: ManagerState,
+    rows: Int32,
+    positions: tuple[Int64, Int64, Int64],
+    refused: Int32,
+    reasons: tuple[Reason, ...],
+    copies: list[tuple[int, Copy]],
+) -> StepPlan:
+    """The plan, its slots read off the tables as they are; `positions`: (row in batch, position, counts)."""
+    table, bs = state.rows, state.config.block_size
+    run, position, counts = positions
+    if len(refused):
+        out = np.zeros(len(rows), np.bool_)
+        out[refused] = True
+        position = np.where(out[run], 0, position)
+    slot_mapping = table.tables[rows[run], position // bs].astype(np.int64) * bs + position % bs
+    if len(refused):
+        slot_mapping[out[run]] = -1
+    width = int(table.blocks[rows].max(initial=0))
+    return StepPlan(
+        rows=rows.copy(),
+        block_tables=table.tables[rows, :width],
+        seq_lens=table.length[rows],
+        slot_mapping=slot_mapping,
+        slot_counts=counts,
+        copies=np.array([copy for _, copy in copies], np.int32).reshape(-1, 2),
+        copy_rows=np.array([i for i, _ in copies], np.int32),
+        refused=refused,
+        reasons=reasons,
+    )
+
+
+def plan_of(state: ManagerState, rows: Int32, counts: Int64 | None, outcomes: list[Outcome]) -> StepPlan:
+    """The plan of rows that were done one by one. `counts`: slots a row, where a refused one keeps its places."""
+    refused = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Refused)]
+    given = [outcome.slots if isinstance(outcome, Ok) else () for outcome in outcomes]
+    counts = np.array([len(each) for each in given], np.int64) if counts is None else counts
+    padded = [each or (-1,) * count for each, count in zip(given, counts.tolist(), strict=True)]
+    copies = [(i, copy) for i, o in enumerate(outcomes) if isinstance(o, Ok) for copy in o.copies]
+    nothing = np.empty(0, np.int64)
+    plan = assemble(state, rows, (nothing, nothing, counts), np.empty(0, np.int32), (), copies)
+    return replace(
+        plan,
+        slot_mapping=np.array([slot for each in padded for slot in each], np.int64),
+        refused=np.array(refused, np.int32),
+        reasons=tuple(o.reason for o in outcomes if isinstance(o, Refused)),
+    )
+
+
+def commit_rows(state: ManagerState, rows: Int32, computed: Int64) -> None:
+    """The KV of the positions of rows[i] below computed[i] is written."""
+    table, bs = state.rows, state.config.block_size
+    before = table.computed[rows]
+    special = before // bs != computed // bs  # a block became full, or died
+    if state.config.sliding_window is not None:
+        special |= True
+    plain = rows[~special]
+    table.computed[plain] = computed[~special]
+    for i in np.flatnonzero(special).tolist():
+        growth.commit(state, int(rows[i]), int(computed[i]))
+
+
+def check_commits(table: Rows, rows: Int32, computed: Int64) -> None:
+    """Misuse if any row, judged in row order, goes back or passes what is reserved."""
+    last = np.minimum(table.reserved[rows], table.length[rows])
+    at_least: dict[int, int] = {}
+    if len(set(rows.tolist())) == len(rows):
+        wrong = np.flatnonzero((computed < table.computed[rows]) | (computed > last)).tolist()
+    else:
+        wrong = []
+        for i, (row, value) in enumerate(zip(rows.tolist(), computed.tolist(), strict=True)):
+            if not at_least.get(row, int(table.computed[row])) <= value <= last[i]:
+                wrong.append(i)
+                break
+            at_least[row] = value
+    if wrong:
+        i = wrong[0]
+        least = at_least.get(int(rows[i]), int(table.computed[rows[i]]))
+        allowed = f"an integer between the computed {least} and the reserved {last[i]}"
+        raise Misuse("computed", int(computed[i]), allowed)
+
+
+def free_rows(state: ManagerState, rows: Int32) -> None:
+    """Release everything that these rows have, in row order, each one's last block first."""
+    table = state.rows
+    seen: set[int] = set()
+    for row in rows.tolist():
+        if row in seen:
+            raise Misuse("requests", table.request[row], "each request at most once in a batch of free")
+        seen.add(row)
+    live = [table.live(row)[::-1] for row in rows.tolist() if table.state[row] == RESIDENT]
+    if live:
+        state.pool.release_many(np.concatenate(live))
+    for row in rows.tolist():
+        residency.forget_row(state, row)

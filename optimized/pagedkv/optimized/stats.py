@@ -1,0 +1,57 @@
+"""What an operator sees of a manager: how full the pool is, and what has happened."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.state import ManagerState
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Blocks now (`free + used + idle` is the pool; `held` ones are free or idle), and events since the start."""
+
+    free: int
+    used: int
+    idle: int
+    """Indexed, and nobody's."""
+    held: int
+    """Waiting for steps in flight."""
+    hit_tokens: int
+    evictions: int
+    copy_on_writes: int
+    preemptions: int
+    block_utilisation: float
+    """Used blocks in the pool, as a fraction."""
+    slot_utilisation: float
+    """Slots of used blocks that hold computed KV, as a fraction of all slots. The gap to `block_utilisation` is what
+    lies empty in last blocks and in blocks reserved ahead."""
+
+
+def stats_of(state: ManagerState) -> Stats:
+    pool, count = state.pool, state.config.num_blocks
+    return Stats(
+        free=count - pool.used - len(pool.idle),
+        used=pool.used,
+        idle=len(pool.idle),
+        held=len(pool.held),
+        hit_tokens=state.hit_tokens,
+        evictions=pool.evictions,
+        copy_on_writes=state.copy_on_writes,
+        preemptions=state.preemptions,
+        block_utilisation=pool.used / count,
+        slot_utilisation=written_slots(state) / (count * state.config.block_size),
+    )
+
+
+def written_slots(state: ManagerState) -> int:
+    """Slots of used blocks that hold computed KV; a shared block counts once, for the owner that has filled it most."""
+    rows, bs = state.rows, state.config.block_size
+    written = np.where((state.pool.references > 0) & state.index.indexed, bs, 0)
+    for row in np.flatnonzero(rows.state == RESIDENT).tolist():
+        holes = int(rows.holes[row])
+        ahead = int(rows.computed[row]) - np.arange(holes, int(rows.blocks[row])) * bs
+        blocks = rows.live(row)
+        written[blocks] = np.maximum(written[blocks], np.clip(ahead, 0, bs))
+    return int(written.sum())

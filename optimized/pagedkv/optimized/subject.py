@@ -1,0 +1,106 @@
+"""The optimized manager as a subject of the conformance kit."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import cast
+
+import numpy as np
+
+from pagedkv.optimized.index import path_tokens
+from pagedkv.optimized.manager import BlockManager
+from pagedkv.optimized.plan import StepPlan
+from pagedkv.optimized.rows import RESIDENT
+from pagedkv.spec.operations import Append, Commit, Free, Reserve, Row
+from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
+from pagedkv.spec.words import Config, Copy, Identity, Misuse, Ok, Outcome, Refused, RequestId
+
+
+class OptimizedSubject(BlockManager):
+    """A `BlockManager` that shows what it knows, and whose `batch` goes through the batch operations."""
+
+    capabilities = Capabilities(
+        fork=True, truncate=True, reserve=True, prefix_cache=True, lookup=True, pins=True, evict=True,
+        reports_index=True, publish="commit", dedup=False, preempt=True, swap=True, sliding_window=True,
+        overlapped_steps=True, permute=True, batch=True, policy="lru",
+    )  # fmt: skip
+
+    def __init__(self, config: Config) -> None:
+        if config.publish != "commit":
+            raise Misuse("publish", config.publish, "'commit': a block is found once its KV is written")
+        if config.dedup:
+            raise Misuse("dedup", config.dedup, "False: a request keeps the blocks that it computed")
+        super().__init__(
+            config.num_blocks,
+            config.block_size,
+            prefix_cache=config.prefix_cache,
+            sliding_window=config.sliding_window,
+            max_rollback=config.max_rollback,
+            swap_blocks=config.swap_blocks,
+            max_requests=config.max_requests,
+            overlapped_steps=config.overlapped_steps,
+            hash_seed=b"conformance",  # a trace replays alike in every process
+        )
+
+    def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
+        """Rows of one kind, in order, through the batch operation of that kind."""
+        if not rows or len({type(row) for row in rows}) != 1:
+            raise Misuse("rows", rows, "at least one row, all append, all reserve, all commit or all free")
+        match rows[0]:
+            case Append():
+                return self._append_all(cast(Sequence[Append], rows))
+            case Reserve():
+                reserves = cast(Sequence[Reserve], rows)
+                return outcomes(self.reserve_batch([r.request for r in reserves], [r.length for r in reserves]))
+            case Commit():
+                commits = cast(Sequence[Commit], rows)
+                self.commit_batch([c.request for c in commits], [c.computed for c in commits])
+            case Free():
+                self.free_batch([row.request for row in cast(Sequence[Free], rows)])
+            case _:
+                raise Misuse("rows", rows, "rows that are append, reserve, commit or free")
+        return [Ok()] * len(rows)
+
+    def _append_all(self, rows: Sequence[Append]) -> Sequence[Outcome]:
+        tokens = [token for row in rows for token in row.tokens]
+        return outcomes(self.append_batch([row.request for row in rows], tokens, [len(row.tokens) for row in rows]))
+
+    def copy(self) -> "OptimizedSubject":
+        """A manager that goes its own way from here."""
+        return deepcopy(self)
+
+    def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
+        """Tables and lengths; of all requests also the references and the index, with full token paths."""
+        rows = self._state.rows
+        chosen = list(rows.row_of) if requests is None else [r for r in requests if r in rows.row_of]
+        tables, lengths = {}, {}
+        for request in chosen:
+            row = rows.row_of[request]
+            resident = bool(rows.state[row] == RESIDENT)
+            if resident:
+                tables[request] = tuple(rows.table(row).tolist())
+            lengths[request] = Lengths(
+                int(rows.length[row]), int(rows.reserved[row]), int(rows.computed[row]), resident
+            )
+        if requests is not None:
+            return Snapshot(tables, lengths, self.available_blocks)
+        counts = self._state.pool.references
+        references = {block: int(counts[block]) for block in np.flatnonzero(counts).tolist()}
+        index = {
+            block: Identity(node.namespace, tuple(path_tokens(node).tolist()))
+            for block, node in self._state.index.entries()
+        }
+        return Snapshot(tables, lengths, self.available_blocks, references, index)
+
+
+def outcomes(plan: StepPlan) -> list[Outcome]:
+    """The plan, row by row, as the scalar operations would have said it."""
+    refused = dict(zip(plan.refused.tolist(), plan.reasons, strict=True))
+    ends = np.cumsum(plan.slot_counts)
+    result: list[Outcome] = []
+    for i, (end, count) in enumerate(zip(ends.tolist(), plan.slot_counts.tolist(), strict=True)):
+        if i in refused:
+            result.append(Refused(refused[i]))
+            continue
+        copies = tuple(Copy(*pair) for pair in plan.copies[plan.copy_rows == i].tolist())
+        result.append(Ok(slots=tuple(plan.slot_mapping[end - count : end].tolist()), copies=copies))
+    return result

@@ -1,0 +1,118 @@
+"""Every reachable state of small pools, and every transition out of it, on the real subject.
+
+Most bugs of a block manager need few blocks and few requests. A *slice* is a small pool with a finite alphabet of
+moves. Breadth-first search visits each state once up to symmetry: blocks are relabelled by first use, and requests
+are interchangeable. From each state every move is made on a copy of the subject (or, if it has no `copy`, on a fresh
+one after replaying the path), after relabelling the blocks at random if the subject can, under the full differential
+check. The counts are printed and
+pinned by tests, so that a slice cannot shrink unnoticed.
+
+Which idle block is evicted under pressure is the subject's choice, and is followed as it is met: the states are those
+that the subject under test reaches.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, TypeAlias
+
+from pagedkv.conformance.driver import Differential, Violation
+from pagedkv.conformance.slices import SLICES, Slice
+from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Permute, Refused, RequestId, State
+from pagedkv.spec.subject import Capabilities, SubjectFactory
+
+Key: TypeAlias = tuple[Any, ...]
+Program: TypeAlias = tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class SliceReport:
+    """What was visited. `violation` is None if every transition held."""
+
+    name: str
+    states: int
+    transitions: int
+    refused: int
+    seconds: float
+    violation: Violation | None = None
+    path: Program = ()
+    """The program that ends in the violation."""
+
+
+def run(
+    factory: SubjectFactory,
+    slice_name: str,
+    *,
+    seed: int = 0,
+    max_states: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> SliceReport:
+    """Visit a slice on a subject. `max_states` stops early (a sample, not a proof). Stops at the first violation."""
+    if slice_name not in SLICES:
+        raise Misuse("slice_name", slice_name, f"one of {', '.join(SLICES)}")
+    part, rng, start = SLICES[slice_name], random.Random(seed), time.perf_counter()
+    first = Differential(factory, part.config)
+    seen: set[Key] = {canonical(first.state, part.with_tokens)}
+    frontier = [first]
+    transitions = refused = 0
+    for here in frontier:  # grows while it is walked: breadth first
+        for move in part.moves(here.state):
+            there = here.copy() or _replayed(factory, part.config, here.log)
+            transitions += 1
+            try:
+                outcomes = [there.step(operation) for operation in (*_relabelling(here, rng), *move)]
+            except Violation as violation:
+                seconds = time.perf_counter() - start
+                return SliceReport(slice_name, len(seen), transitions, refused, seconds, violation, tuple(there.log))
+            refused += any(isinstance(o, tuple) and isinstance(o[0], Refused) for o in outcomes)
+            key = canonical(there.state, part.with_tokens)
+            if key not in seen and (max_states is None or len(seen) < max_states):
+                seen.add(key)
+                frontier.append(there)
+        if progress:
+            progress(len(seen), transitions)
+    return SliceReport(slice_name, len(seen), transitions, refused, time.perf_counter() - start)
+
+
+def _replayed(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Differential:
+    fresh = Differential(factory, config)
+    for operation in program:
+        fresh.step(operation)
+    return fresh
+
+
+def slices_for(capabilities: Capabilities) -> Iterator[Slice]:
+    """The slices that a subject can run."""
+    return (part for part in SLICES.values() if all(getattr(capabilities, need) for need in part.requires))
+
+
+def canonical(state: State, with_tokens: bool) -> Key:
+    """The state up to relabelling of blocks and of requests: the least of its descriptions."""
+    descriptions = (_description(state, order, with_tokens) for order in permutations(state.requests))
+    return min(descriptions, key=repr)  # repr orders anything
+
+
+def _description(state: State, order: tuple[RequestId, ...], with_tokens: bool) -> Key:
+    label: dict[Block, int] = {}
+
+    def name(block: Block) -> int:
+        return HOLE if block == HOLE else label.setdefault(block, len(label))
+
+    requests = []
+    for request in order:
+        r = state.requests[request]
+        table = tuple(name(b) for b in r.table)
+        text = (r.namespace, r.tokens) if with_tokens else ()
+        requests.append((r.length, r.reserved, r.computed, r.residency, table, text, len(r.saved)))
+    for block in sorted(state.entries, key=lambda b: repr(state.entries[b])):
+        name(block)
+    pins = sorted((repr(k), tuple(tuple(name(b) for b in blocks) for blocks in v)) for k, v in state.pins.items())
+    entries = sorted((name(b), repr(identity)) for b, identity in state.entries.items())
+    held = sorted((name(b) if b in label else -2, tuple(sorted(map(str, s)))) for b, s in state.held.items())
+    return (tuple(requests), tuple(entries), tuple(pins), tuple(held), tuple(state.steps))
+
+
+def _relabelling(here: Differential, rng: random.Random) -> Program:
+    return (Permute(rng.randrange(1 << 30)),) if here.capabilities.permute and not here.state.steps else ()

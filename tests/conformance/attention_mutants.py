@@ -1,0 +1,109 @@
+"""Named mutants of attention: the ways kernels really break, each with the laws that must name it.
+
+A mutant rewrites lines of a module's source in memory; every anchor must occur exactly once, so a mutant cannot
+silently turn into the original. Nothing on disk changes.
+"""
+
+from pagedkv.conformance.mutation import Mutant
+
+TILED = "tests.conformance.attention_tiled"
+
+
+def tiled(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
+    """A mutant of the tiled kernel; at least one of `laws` (separated by spaces) must name it."""
+    return Mutant(name, laws, TILED, replacements, attribute="TiledAttention")
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    tiled(
+        "last_block_unmasked",
+        "poison census",
+        (
+            "(positions < length)[None, :]",
+            "(positions // problem.key_cache.shape[1] <= (length - 1) // problem.key_cache.shape[1])[None, :]",
+        ),
+    ),
+    tiled(
+        "mask_on_k_only",
+        "poison",
+        (
+            "load(problem.value_cache, table, positions, seen,",
+            "load(problem.value_cache, table, positions, seen | True,",
+        ),
+    ),
+    tiled("split_loses_its_last_token", "census one_hot", ("(positions < span[1])", "(positions < span[1] - 1)")),
+    tiled(
+        "split_boundary_off_by_one",
+        "census",
+        ("(positions < span[1])", "(positions <= span[1])"),
+        ("range(span[0], span[1], TILE)", "range(span[0], span[1] + 1, TILE)"),
+    ),
+    tiled("wrong_kv_head", "one_hot census", ("query, request, head,", "query, request, num_kv_heads - 1 - head,")),
+    tiled("heads_interleaved", "one_hot census", ("slice(head * group, (head + 1) * group)", "slice(head, None, num_kv_heads)")),
+    tiled("max_init_zero_instead_of_minus_inf", "bound lse_bound", ("np.full(rows, -np.inf,", "np.full(rows, 0,")),
+    tiled("rescale_omitted", "bound one_hot", ("output * rescale[:, None]", "output")),
+    tiled("total_not_rescaled", "bound one_hot", ("total * rescale", "total")),
+    tiled("scale_applied_twice", "bound", ("np.float32(problem.scale)", "np.float32(problem.scale**2)")),
+    tiled("window_off_by_one", "census", ("[:, None] - problem.window", "[:, None] - problem.window - 1")),
+    tiled("window_one_short", "census one_hot", ("[:, None] - problem.window", "[:, None] - problem.window + 1")),
+    tiled("causal_top_left_aligned", "census one_hot", ("np.repeat(length - rows + ", "np.repeat(0 * length + ")),
+    tiled("table_entries_swapped", "census one_hot", ("block_tables[request]\n", "block_tables[request][::-1]\n")),
+    tiled(
+        "first_table_entries_swapped",
+        "census one_hot",
+        ("block_tables[request]\n", "block_tables[request].copy()\n    table[:2] = table[1::-1]\n"),
+    ),
+    tiled(
+        "table_in_physical_order",
+        "permutation",
+        ("= problem.block_tables[request]\n", "= np.sort(problem.block_tables[request])\n"),
+    ),
+    tiled("lse_base_2", "lse_bound", ("problem.dtype), lse\n", "problem.dtype), lse * np.float32(1.442695)\n")),
+    tiled("sink_added_to_value", "bound census", ("np.zeros_like(outputs[:1])", "np.ones_like(outputs[:1])")),
+    tiled(
+        "sink_counted_per_split",
+        "bound",
+        ("sinks)[None]]", "sinks)[None]] * 2"),
+        ("outputs[:1])]", "outputs[:1])] * 2"),
+    ),
+    tiled("alibi_sign", "bound", ("[:, None] * distance", "[:, None] * -distance")),
+    tiled("alibi_slope_of_kv_head", "bound", ("problem.alibi_slopes[heads]", "problem.alibi_slopes[heads // 2]")),
+    tiled("softcap_skipped", "bound", ("if problem.softcap > 0:", "if problem.softcap > 1e9:")),
+    tiled(
+        "softcap_before_scale", "bound", ("cap * np.tanh(scores / cap)", "cap * np.tanh(scores / problem.scale / cap)")
+    ),
+    tiled("merge_ignores_lse", "bound one_hot census", ("np.exp(lses - base)", "np.exp(0 * np.maximum(lses, -1e9))")),
+    tiled("empty_row_divides_by_zero", "bound census", ("divisor = np.where(nothing, 1, total)", "divisor = total")),
+    tiled(
+        "longest_request_decides",
+        "census",
+        ("int(problem.seq_lens[request])\n    rows,", "int(problem.seq_lens.max())\n    rows,"),
+    ),
+    tiled(
+        "scratch_not_cleared",
+        "duplicate_run history",
+        ("TILE = 8\n", "TILE = 8\n_calls = iter(range(10**9))\n"),
+        ("out = np.zeros(problem.query.shape,", "out = np.full(problem.query.shape, next(_calls),"),
+        ("out[start:end, heads] = merged", "out[start:end, heads] += merged"),
+    ),
+    tiled("output_not_rounded", "poison one_hot bound", ("return round_to(out, problem.dtype)", "return out")),
+    tiled("write_negative_slot_not_skipped", "write_path", ("slot_mapping >= 0", "slot_mapping >= -1")),
+    tiled("write_truncates", "write_path", ("(bits + even)", "(bits)")),
+    tiled("write_value_into_key_cache", "write_path", ("(key, key_cache), (value,", "(value, key_cache), (key,")),
+    tiled(
+        "copy_short",
+        "copy_blocks",
+        ("cache[destination] = cache[source]", "cache[destination, :-1] = cache[source, :-1]"),
+    ),
+    tiled(
+        "copy_direction_swapped",
+        "copy_blocks",
+        ("cache[destination] = cache[source]", "cache[source] = cache[destination]"),
+    ),
+    tiled("copy_first_cache_only", "copy_blocks", ("for cache in caches:", "for cache in caches[:1]:")),
+    tiled(
+        "copy_last_pair_only",
+        "copy_blocks",
+        ("for source, destination in pairs:", "for source, destination in pairs[-1:]:"),
+    ),
+)

@@ -1,0 +1,120 @@
+"""The attention kit itself: it passes a right kernel, and catches every mutant by a law that names the break."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from pagedkv.conformance.attention import Case, check_law, run, runner
+from pagedkv.conformance.attention.cases import STYLES, contents
+from pagedkv.conformance.attention.placement import FILLS, Placement, place
+from pagedkv.conformance.attention.plan import LAWS, Size, checks
+from pagedkv.conformance.mutation import Mutant
+from pagedkv.spec.subject import AttentionCapabilities
+from pagedkv.spec.words import Misuse
+from tests.conformance.attention_mutants import MUTANTS
+from tests.conformance.attention_tiled import TiledAttention
+
+
+@pytest.mark.parametrize("size", ["tiny", "full"])
+def test_a_right_kernel_passes(size: Size) -> None:
+    report = run(TiledAttention(), seed=0, size=size)
+    assert report.ok, "\n".join(report.lines())
+    assert set(report.laws) == set(LAWS) - {"split_invariance"}
+    assert report.not_exercised == ("split_invariant",)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_seed_fails_a_right_kernel(seed: int) -> None:
+    report = run(TiledAttention(), seed=seed, size="tiny")
+    assert report.ok, "\n".join(report.lines())
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
+    report = run(mutant.load()(), seed=0, size="tiny", shrink=False)
+    broken = {failure.law for failure in report.failures}
+    assert broken & set(mutant.breaks.split()), f"{mutant.name}: {sorted(broken)}"
+
+
+def test_a_failure_is_shrunk_and_reproducible() -> None:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == "wrong_kv_head")
+    subject = mutant.load()()
+    first = run(subject, seed=0, size="tiny", stop_at_first=True).failures[0]
+    case = eval(first.case, {"Case": Case})
+    assert check_law(subject, first.law, case) == first.detail
+    assert case.lengths == (1,)
+    assert case.num_kv_heads == 2, "one head cannot be the wrong one"
+    assert check_law(TiledAttention(), first.law, case) is None
+
+
+def test_the_report_is_json_and_deterministic() -> None:
+    first, second = (run(TiledAttention(), seed=5, size="tiny") for _ in range(2))
+    assert json.loads(json.dumps(first.as_json()))["ok"] is True
+    assert replace(first, elapsed_s=0.0) == replace(second, elapsed_s=0.0)
+
+
+def test_undeclared_capabilities_make_no_check_and_are_listed() -> None:
+    class Least(TiledAttention):
+        capabilities = AttentionCapabilities()
+
+    report = run(Least(), seed=0, size="tiny")
+    assert report.ok, "\n".join(report.lines())
+    assert len(report.configurations) == 1
+    assert set(report.not_exercised) == {
+        "causal_prefill", "non_causal", "window", "softcap", "alibi", "sinks", "returns_lse", "writes", "strided",
+        "batch_invariant", "split_invariant",
+    }  # fmt: skip
+
+
+def test_a_declared_capability_that_saw_nothing_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "checks", lambda *given: (c for c in checks(*given) if c.law != "strides"))
+    report = run(TiledAttention(), seed=0, size="tiny")
+    assert [(failure.kind, failure.detail) for failure in report.failures] == [
+        ("capability", "strided is declared and was never exercised")
+    ]
+
+
+def test_what_a_subject_raises_breaks_the_law_at_hand() -> None:
+    class Raises(TiledAttention):
+        def attend(self, problem: object) -> tuple[object, object]:
+            raise IndexError("out of the table")
+
+    assert check_law(Raises(), "poison", Case()) == "raised IndexError: out of the table"
+
+
+def test_misuse_names_the_argument() -> None:
+    with pytest.raises(Misuse, match="size='huge'"):
+        run(TiledAttention(), size=cast(Size, "huge"))
+    with pytest.raises(Misuse, match="law='gravity'"):
+        check_law(TiledAttention(), "gravity", Case())
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_contents_are_finite_in_every_style(style: str, dtype: str) -> None:
+    inside = contents(Case(dtype=dtype, lengths=(7, 0), query_lens=(1, 1), style=style, softcap=2.0))
+    for array in (*inside.queries, *inside.keys, *inside.values):
+        assert np.all(np.isfinite(array)), f"{style} overflows {dtype}"
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_placement_keeps_the_contents_and_fills_the_rest(fill: str) -> None:
+    case = Case(lengths=(5, 9), query_lens=(1, 1))
+    inside = contents(case)
+    launch = place(case, inside, Placement(seed=3, fill=fill, tail="out_of_range"))
+    used = np.zeros(launch.key_cache.shape[:2], dtype=bool)
+    for request, length in enumerate(case.lengths):
+        positions = np.arange(length)
+        at = launch.block_tables[request][positions // 4], positions % 4
+        assert not used[at].any(), "two positions share a slot"
+        used[at] = True
+        assert np.array_equal(launch.key_cache[at], inside.keys[request])
+        assert np.array_equal(launch.value_cache[at], inside.values[request])
+    rest = launch.key_cache[~used]
+    assert rest.size
+    kinds: dict[str, Callable[[Any], Any]] = {"nan": np.isnan, "inf": np.isposinf}
+    assert kinds.get(fill, np.isfinite)(rest).all()

@@ -1,0 +1,128 @@
+"""Random programs for the block manager: mostly valid, small alphabets, a pool that is nearly always short."""
+
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from hypothesis import strategies as st
+from pagedkv.spec import (
+    Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin,
+    Preempt, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
+)  # fmt: skip
+from pagedkv.spec.operations import Row
+
+CONFIGS = st.builds(
+    Config,
+    num_blocks=st.integers(1, 9),
+    block_size=st.integers(1, 4),
+    prefix_cache=st.sampled_from([True, True, True, False]),
+    sliding_window=st.sampled_from([None, None, 1, 3, 6]),
+    max_rollback=st.integers(0, 2),
+    swap_blocks=st.integers(0, 5),
+    max_requests=st.sampled_from([None, None, 2, 4]),
+    overlapped_steps=st.booleans(),
+)
+NAMES = ("a", "b", "c", "d", "e")
+Rng: TypeAlias = random.Random
+
+
+def _tokens(rng: Rng, most: int) -> tuple[int, ...]:
+    count = rng.randint(1, most)
+    return tuple(rng.choices((0, 1), (9, 1), k=count))
+
+
+def _id(rng: Rng, state: State, residency: str = "resident") -> str:
+    """Nearly always a request for which the operation is no misuse."""
+    fit = [str(name) for name, r in state.requests.items() if residency in (r.residency, "any")]
+    if residency == "preempted":
+        fit = [str(name) for name, r in state.requests.items() if r.residency != "resident"]
+    return rng.choice(fit) if fit and rng.random() < 0.97 else rng.choice(NAMES)
+
+
+def row(rng: Rng, state: State, kind: int) -> Row:
+    """One row that a batch may hold: 0 append, 1 reserve, 2 commit, 3 free."""
+    request = _id(rng, state, "any" if kind == 3 else "resident")
+    known = state.requests.get(request)
+    bs, length, reserved, computed = state.config.block_size, 1, 1, 0
+    if known is not None:
+        length, reserved, computed = known.length, known.reserved, known.computed
+    if kind == 0:
+        return Append(request, _tokens(rng, rng.choice((1, 2, 2 * bs))))
+    if kind == 1:
+        return Reserve(request, rng.randint(1, length + 2 * bs))
+    if kind == 2:
+        last = min(length, reserved)
+        return Commit(request, last if rng.random() < 0.7 else rng.randint(computed, max(computed, last)))
+    return Free(request)
+
+
+def _admit(rng: Rng, state: State) -> Operation:
+    tokens = _tokens(rng, 4 * state.config.block_size)
+    reserve = rng.choice((None, None, rng.randint(0, len(tokens))))
+    unknown = [name for name in NAMES if name not in state.requests] or list(NAMES)
+    return Admit(rng.choice(unknown), tokens, rng.choice(("", "", "", "other")), reserve)
+
+
+def _batch(rng: Rng, state: State) -> Operation:
+    kind = rng.choices((0, 1, 2, 3), (6, 3, 4, 1))[0]
+    rows = [row(rng, state, kind) for _ in range(rng.randint(1, 6))]
+    if kind == 3 or rng.random() < 0.5:
+        rows = list({each.request: each for each in rows}.values())  # no request twice
+    return Batch(tuple(rows))
+
+
+def _truncate(rng: Rng, state: State) -> Operation:
+    request = _id(rng, state)
+    length = state.requests[request].length if request in state.requests else 1
+    return Truncate(request, rng.randint(max(1, length - 5), length))
+
+
+def _pin(rng: Rng, state: State) -> Operation:
+    prefix = _tokens(rng, 4 * state.config.block_size)
+    return rng.choice((Lookup(prefix), Pin(prefix), Pin(prefix[:1])))
+
+
+def _unpin(rng: Rng, state: State) -> Operation:
+    pinned = [(p.tokens, p.namespace) for p in state.pins] or [((0,), "")]
+    return Unpin(*rng.choice(pinned))
+
+
+def _fork(rng: Rng, state: State) -> Operation:
+    ready = [str(name) for name, r in state.requests.items() if r.table and r.computed == r.length]
+    parent = rng.choice(ready) if ready else _id(rng, state)
+    unknown = [name for name in NAMES if name not in state.requests]
+    return Fork(parent, rng.choice(unknown or NAMES))
+
+
+def _step(rng: Rng, state: State) -> Operation:
+    if not state.config.overlapped_steps and rng.random() < 0.9:
+        return _admit(rng, state)
+    name = f"s{rng.randint(0, 3)}"
+    return EndStep(name) if name in state.steps else BeginStep(name)
+
+
+_KINDS: tuple[tuple[int, Callable[[Rng, State], Operation]], ...] = (
+    (6, _admit),
+    (6, lambda rng, state: row(rng, state, 0)),
+    (3, lambda rng, state: row(rng, state, 1)),
+    (8, lambda rng, state: row(rng, state, 2)),
+    (3, lambda rng, state: row(rng, state, 3)),
+    (8, _batch),
+    (4, _fork),
+    (4, _truncate),
+    (3, lambda rng, state: Preempt(_id(rng, state), rng.choice(("recompute", "swap", "swap")))),
+    (4, lambda rng, state: Resume(_id(rng, state, "preempted"))),
+    (2, _pin),
+    (1, _unpin),
+    (1, lambda rng, state: Evict(rng.randint(0, 3))),
+    (1, lambda rng, state: ResetPrefixIndex() if rng.random() < 0.3 else Evict(1)),
+    (4, _step),
+    (1, lambda rng, state: Permute(rng.randint(0, 99))),
+)
+
+
+def operation(rng: Rng, state: State) -> Operation:
+    """One operation, chosen with the state in view so that most are carried out."""
+    weights = [weight for weight, _ in _KINDS]
+    make = rng.choices([each for _, each in _KINDS], weights)[0]
+    return make(rng, state)
