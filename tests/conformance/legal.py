@@ -125,7 +125,7 @@ LEGAL: dict[str, SubjectFactory] = {
     "deduplicating": lambda config: Variant(replace(config, dedup=True)),
     "deduplicating_at_random": lambda config: Variant(replace(config, dedup=True), RandomFree(config, seed=1)),
     "silent": _on(BlockPool, Silent, **_UNSEEN),
-    "silent_evicting_all": _on(EvictingAll, Silent, **_UNSEEN, policy="any"),
+    "silent_evicting_first": _on(EvictingFirst, Silent, **_UNSEEN, policy="any"),
     "silent_random_victim": _on(RandomVictim, Silent, **_UNSEEN, policy="any"),
 }
 """By name: a factory of each."""

@@ -4,12 +4,17 @@ import random
 from collections.abc import Callable
 from typing import TypeAlias
 
+import numpy as np
 from hypothesis import strategies as st
+from pagedkv.conformance.compare import subject_call
+from pagedkv.optimized.rows import RECOMPUTE, SWAPPED
+from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin,
-    Preempt, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
+    Identity, Misuse, Outcome, Preempt, Refused, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
 )  # fmt: skip
 from pagedkv.spec.operations import Row
+from pagedkv.spec.state import Request
 
 CONFIGS = st.builds(
     Config,
@@ -126,3 +131,51 @@ def operation(rng: Rng, state: State) -> Operation:
     weights = [weight for weight, _ in _KINDS]
     make = rng.choices([each for _, each in _KINDS], weights)[0]
     return make(rng, state)
+
+
+def view(subject: OptimizedSubject) -> State:
+    """As much of a manager as `operation` looks at, in the words of the specification."""
+    state, rows = State(subject.config), subject._state.rows
+    for name, row in rows.row_of.items():
+        state.requests[name] = Request(
+            rows.namespace[row],
+            tuple(rows.tokens[row, : rows.length[row]].tolist()),
+            int(rows.reserved[row]),
+            int(rows.computed[row]),
+            tuple(rows.table(row).tolist()),
+            {RECOMPUTE: "recompute", SWAPPED: "swap"}.get(int(rows.state[row]), "resident"),
+        )
+    for namespace, data in subject._state.pins:
+        state.pins[Identity(namespace, tuple(np.frombuffer(data, np.int32).tolist()))] = ()
+    state.steps = dict.fromkeys(subject._state.pool.steps)
+    return state
+
+
+def run(subject: OptimizedSubject, op: Operation) -> tuple[Outcome, ...] | Misuse:
+    """Carry an operation out: one outcome a row, or the misuse that was raised."""
+    try:
+        return subject_call(subject, op, subject.config)
+    except Misuse as misuse:
+        return misuse
+
+
+def canonical(subject: OptimizedSubject) -> object:
+    """Everything that can be seen, with blocks named by where they are used: equal if only placement differs."""
+    seen = subject.observe()
+    assert seen.index is not None
+    assert seen.references is not None
+    names: dict[int, int] = {-1: -1}
+    for request in sorted(seen.tables, key=str):
+        for block in seen.tables[request]:
+            names.setdefault(block, len(names))
+    tables = {request: tuple(names[block] for block in table) for request, table in seen.tables.items()}
+    entries = {identity: names.get(block) for block, identity in seen.index.items()}
+    references = {names.get(block, "pinned"): count for block, count in seen.references.items()}
+    return tables, seen.lengths, seen.available_blocks, entries, references, subject.stats()
+
+
+def answer(outcome: Outcome) -> object:
+    """An outcome without the places of blocks."""
+    if isinstance(outcome, Refused):
+        return outcome
+    return outcome.cached_tokens, len(outcome.slots), len(outcome.copies), len(outcome.swapped), outcome.evicted

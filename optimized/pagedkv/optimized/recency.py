@@ -56,7 +56,8 @@ class IdleQueue:
         """All blocks in the queue, the next to go first."""
         places = np.arange(self._head, self._tail, dtype=np.int32)
         entries = self._order[places]
-        return entries[self._position[entries] == places]
+        live: Int32 = entries[self._position[entries] == places]
+        return live
 
     def relabel(self, new_block: Int32) -> None:
         """Block `b` is called `new_block[b]` from now on."""

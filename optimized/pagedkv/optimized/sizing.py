@@ -44,6 +44,8 @@ def itemsize_of(dtype: Any) -> int:
     if name in _BYTES:
         return _BYTES[name]
     try:
-        return int(np.dtype(dtype).itemsize)
+        if dtype is not None:  # which NumPy would take for float64
+            return int(np.dtype(dtype).itemsize)
     except TypeError:
-        raise Misuse("dtype", dtype, f"a NumPy or torch dtype, or one of {sorted(_BYTES)}") from None
+        pass
+    raise Misuse("dtype", dtype, f"a NumPy or torch dtype, or one of {sorted(_BYTES)}")

@@ -62,9 +62,7 @@ def slots(table: Integers, positions: Integers, block_size: int) -> NDArray[np.i
     where = np.asarray(positions, dtype=np.int64)
     blocks = np.asarray(table, dtype=np.int64)
     if where.size and not 0 <= where.min() <= where.max() < len(blocks) * block_size:
-        raise Misuse(
-            "positions", where.tolist(), f"positions in 0..{len(blocks) * block_size - 1}, which the table holds"
-        )
+        raise Misuse("positions", where.tolist(), f"positions in 0..{len(blocks) * block_size - 1}")
     chosen = blocks[where // block_size]
     if (chosen < 0).any():
         raise Misuse("table", blocks.tolist(), f"a block for each position, not a hole ({HOLE})")
@@ -102,9 +100,7 @@ def copy_blocks(cache: Array, pairs: Sequence[tuple[int, int]]) -> Array:
     sources = [int(source) for source, _ in pairs]
     destinations = [int(destination) for _, destination in pairs]
     if len(set(destinations)) != len(destinations) or set(sources) & set(destinations):
-        raise Misuse(
-            "pairs", [tuple(pair) for pair in pairs], "destinations that differ from each other and all sources"
-        )
+        raise Misuse("pairs", [tuple(pair) for pair in pairs], "destinations unlike each other and all sources")
     if not all(0 <= block < len(cache) for block in sources + destinations):
         raise Misuse("pairs", [tuple(pair) for pair in pairs], f"blocks in 0..{len(cache) - 1}")
     result = cache.copy()

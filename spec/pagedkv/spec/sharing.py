@@ -81,6 +81,7 @@ def free(state: State, request: RequestId) -> Outcome:
 
 
 def drop_table(state: State, request: RequestId) -> None:
+    """Release a request's blocks, the last first."""
     for block in reversed(state.requests[request].table):
         if block != HOLE:
             release(state, block)

@@ -112,11 +112,13 @@ def body_of(op: Callable[..., Transition]) -> Callable[..., Outcome]:
 
 
 def resident(state: State, request: RequestId) -> Request:
+    """The request, which must be known and resident."""
     if request not in state.requests or state.requests[request].residency != "resident":
         raise Misuse("request", request, "the id of a resident request")
     return state.requests[request]
 
 
 def check_tokens(tokens: tuple[Token, ...]) -> None:
+    """Tokens are integers >= 0, and there is at least one."""
     if not tokens or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
         raise Misuse("tokens", tokens, "at least one token, each an integer >= 0")

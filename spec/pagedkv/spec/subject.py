@@ -5,10 +5,14 @@ no allocator. A frozen `Capabilities` names what a subject has: an undeclared ca
 listed as not exercised; a declared one that saw no event fails the run.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
+from pagedkv.spec.attention_subject import AttentionCapabilities as AttentionCapabilities
+from pagedkv.spec.attention_subject import AttentionSubject as AttentionSubject
+from pagedkv.spec.attention_subject import Problem as Problem
+from pagedkv.spec.attention_subject import RoundingModel as RoundingModel
 from pagedkv.spec.operations import Row
 from pagedkv.spec.words import (
     Block, Config, Identity, Namespace, Outcome, PreemptMode, RequestId, StepId, Token,
@@ -109,93 +113,3 @@ class BlockManagerSubject(Protocol):
 
 SubjectFactory: TypeAlias = Callable[[Config], BlockManagerSubject]
 """Makes a subject with an empty pool. `module:factory` on the command line names one."""
-
-
-@dataclass(frozen=True)
-class AttentionCapabilities:
-    """What an attention implementation declares."""
-
-    dtypes: tuple[str, ...] = ("float32",)
-    """Of query, keys and values as stored: "float32", "float16", "bfloat16"."""
-    causal_prefill: bool = False
-    """Several query rows a request, bottom-right aligned; without it, one row (decode)."""
-    non_causal: bool = False
-    window: bool = False
-    softcap: bool = False
-    alibi: bool = False
-    sinks: bool = False
-    returns_lse: bool = False
-    writes: bool = False
-    """`write_kv` and `copy_blocks`."""
-    strided: bool = False
-    """Caches with any strides and a contiguous last dimension."""
-    batch_invariant: bool = False
-    split_invariant: bool = False
-    """The bits do not depend on the split size."""
-
-
-@dataclass(frozen=True)
-class RoundingModel:
-    """What the rounding bound must know of an implementation (`pagedkv.spec.bound`)."""
-
-    tile: int
-    """Tokens summed in one go, at the most."""
-    num_tiles: int
-    """Tiles and merge levels a token's weight passes through, at the most."""
-    u_accumulate: float = 2.0**-24
-    u_exp: float = 2.0**-22
-    """Relative error of one exponential."""
-    u_weights: float = 0.0
-    """Rounding of the softmax weights before they meet V; 0: they stay in the accumulator's format."""
-    lse_merge: bool = False
-    """Partial results are merged through their log-sum-exp."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One launch of attention over a paged cache. Arrays are NumPy; bfloat16 travels as float32 of bfloat16 values.
-
-    `query` (total_q, num_q_heads, head_dim); `key_cache`, `value_cache` (num_blocks, block_size, num_kv_heads,
-    head_dim); `block_tables` (num_requests, max_blocks) int32; `seq_lens` (num_requests,) int32;
-    `query_lens` (num_requests,) int32.
-    """
-
-    query: Any
-    key_cache: Any
-    value_cache: Any
-    block_tables: Any
-    seq_lens: Any
-    query_lens: Any
-    scale: float
-    dtype: str = "float32"
-    causal: bool = True
-    window: int | None = None
-    """Positions that a row sees, itself included; None: all."""
-    softcap: float = 0.0
-    alibi_slopes: Any = None
-    """(num_q_heads,) float32 or None."""
-    sinks: Any = None
-    """(num_q_heads,) float32 or None."""
-    split_size: int | None = None
-    options: Mapping[str, Hashable] = field(default_factory=dict)
-
-
-class AttentionSubject(Protocol):
-    """An attention implementation under test."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def capabilities(self) -> AttentionCapabilities: ...
-    def rounding(self, problem: Problem) -> RoundingModel: ...
-    def attend(self, problem: Problem) -> tuple[Any, Any]:
-        """(output (total_q, num_q_heads, head_dim), lse (total_q, num_q_heads) float32 or None), as NumPy arrays."""
-        ...
-
-    def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
-        """Write rows (num_tokens, num_kv_heads, head_dim) at their slots, in place; slots < 0 are skipped."""
-        ...
-
-    def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
-        """Copy whole blocks in place, `pairs` (num_pairs, 2) of source, destination, in each cache."""
-        ...

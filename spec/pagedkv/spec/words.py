@@ -7,9 +7,7 @@ of `block_size` tokens. Its *block table* maps logical indices (position // bloc
 
 is where the KV of a position lies. The *pool* has `num_blocks` usable blocks. Every operation answers `Ok` or
 `Refused`: **Refused changes nothing**. Running out of memory is data. Calling an operation in a way that can never
-be right is *misuse*, an exception, and changes nothing either.
-
-Source: Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention", SOSP 2023, §4.
+be right is *misuse*, an exception, and changes nothing either. (Kwon et al., SOSP 2023, §4.)
 """
 
 from collections.abc import Hashable
@@ -80,8 +78,7 @@ class Ok:
     remapped: tuple[Copy, ...] = ()
     """commit, with `dedup`: (block given up, block that took its place)."""
     swapped: tuple[Copy, ...] = ()
-    """preempt by swap: (block, block of swap space) to save; resume: the reverse. Which swap block is free to choose,
-    so the specification leaves this empty."""
+    """preempt by swap: (block, swap block) to save; resume: the reverse. Which swap block is free: () here."""
     evicted: int = 0
     """evict: index entries dropped."""
 
@@ -111,10 +108,8 @@ class Identity(NamedTuple):
 class Config:
     """What a pool is made with. The options are those of the trace header.
 
-    >>> Config(num_blocks=8, block_size=0)
-    Traceback (most recent call last):
-    ...
-    pagedkv.spec.words.Misuse: block_size=0 is not allowed: expected an integer >= 1
+    >>> Config(num_blocks=8, block_size=4).prefix_cache
+    True
     """
 
     num_blocks: int

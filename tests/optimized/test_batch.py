@@ -1,0 +1,163 @@
+"""A batch equals its rows in order, and a plan says what the tables say."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pagedkv.optimized.manager import BlockManager
+from pagedkv.optimized.subject import OptimizedSubject
+from pagedkv.spec import Batch, Config, Misuse, Reason, ceil_div
+
+from tests.optimized.manager_programs import CONFIGS, answer, canonical, operation, run, view
+
+
+@settings(max_examples=250, deadline=None)
+@given(config=CONFIGS, rng=st.randoms(use_true_random=False), count=st.integers(1, 60))
+def test_a_batch_equals_its_rows_in_order(config: Config, rng: random.Random, count: int) -> None:
+    """Two managers, one gets batches and the other their rows one by one: nothing tells them apart but placement."""
+    batched, scalar = OptimizedSubject(config), OptimizedSubject(config)
+    for _ in range(count):
+        op = operation(rng, view(batched))
+        ours = run(batched, op)
+        if not isinstance(op, Batch):
+            theirs = run(scalar, op)
+            assert type(ours) is type(theirs)
+        elif isinstance(ours, Misuse):
+            twin = scalar.copy()
+            assert any(isinstance(run(twin, row), Misuse) for row in op.rows)
+        else:
+            answers = [run(scalar, row) for row in op.rows]
+            assert [answer(one) for one in ours] == [answer(row[0]) for row in answers if isinstance(row, tuple)]
+        assert canonical(batched) == canonical(scalar)
+        batched.check()
+
+
+def decoding(num_blocks: int, lengths: list[int], **options: Any) -> BlockManager:
+    """Requests 0, 1, … of these lengths, computed to their ends, with different tokens."""
+    manager = BlockManager(num_blocks, 4, **options)
+    for request, length in enumerate(lengths):
+        manager.admit(request, np.arange(length) + 1000 * request)
+        manager.commit(request, length)
+    return manager
+
+
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=20, unique=True), steps=st.integers(1, 10))
+@settings(max_examples=50, deadline=None)
+def test_a_plan_is_what_the_tables_say(lengths: list[int], steps: int) -> None:
+    """Slot = table[p // bs] * bs + p % bs of each appended position, and no slot is handed out twice."""
+    manager = decoding(400, lengths)
+    rows = manager.rows(range(len(lengths)))
+    known = np.array(lengths)
+    for step in range(steps):
+        counts = np.array([1 + (step + row) % 3 for row in range(len(rows))])
+        plan = manager.append_batch(rows, np.zeros(counts.sum(), np.int32), counts)
+        expected = [
+            plan.block_tables[row, p // 4] * 4 + p % 4
+            for row in range(len(rows))
+            for p in range(known[row], known[row] + counts[row])
+        ]
+        known += counts
+        assert plan.slot_mapping.tolist() == expected
+        assert len(set(expected)) == len(expected)
+        assert plan.seq_lens.tolist() == known.tolist()
+        assert plan.block_tables.shape == (len(rows), max(ceil_div(int(n), 4) for n in known))
+        manager.commit_batch(rows, plan.seq_lens)
+        manager.check()
+    assert [a.dtype for a in (plan.block_tables, plan.seq_lens, plan.slot_mapping, plan.copies, plan.refused)] == [
+        np.int32, np.int32, np.int64, np.int32, np.int32,
+    ]  # fmt: skip
+
+
+def test_rows_and_ids_are_the_same() -> None:
+    """A batch over handles is the batch over ids."""
+    ours, theirs = decoding(40, [3, 4, 9]), decoding(40, [3, 4, 9])
+    a, b = ours.append_batch([2, 0, 1], [7, 8, 9]), theirs.append_batch(theirs.rows([2, 0, 1]), [7, 8, 9])
+    for field in ("block_tables", "seq_lens", "slot_mapping", "copies", "refused"):
+        assert np.array_equal(getattr(a, field), getattr(b, field))
+
+
+def test_a_refused_row_is_untouched_and_later_rows_that_fit_go_on() -> None:
+    """Two of three rows need a block and one is available: row order decides, and the third needs none."""
+    manager = decoding(4, [4, 8, 3][:3], prefix_cache=False)
+    plan = manager.append_batch([0, 2, 1], [1, 2, 3])
+    assert (plan.refused.tolist(), plan.reasons) == ([0, 2], (Reason.CAPACITY, Reason.CAPACITY))
+    assert plan.slot_mapping.tolist()[0] == plan.slot_mapping.tolist()[2] == -1
+    assert plan.seq_lens.tolist() == [4, 4, 8]
+    manager.check()
+
+
+def test_plans_keep_what_they_said() -> None:
+    """The arrays of a plan are its own: later steps do not write them."""
+    manager = decoding(60, [3, 7, 11])
+    plans = [manager.append_batch([0, 1, 2], [step] * 3) for step in range(3)]
+    copies = [[np.copy(getattr(plan, name)) for name in vars(plan)] for plan in plans]
+    manager.append_batch([0, 1, 2], [9] * 3)
+    manager.free_batch([0, 1, 2])
+    for plan, copy in zip(plans, copies, strict=True):
+        for name, before in zip(vars(plan), copy, strict=True):
+            assert np.array_equal(getattr(plan, name), before), name
+
+
+def test_parent_and_child_append_in_one_batch() -> None:
+    """The first copies, the second writes in place: one copy, listed for the first row."""
+    manager = decoding(9, [6])
+    manager.fork(0, "child")
+    plan = manager.append_batch([0, "child"], [1, 2])
+    (source, destination), = plan.copies.tolist()
+    assert plan.copy_rows.tolist() == [0]
+    assert plan.block_tables[:, 1].tolist() == [destination, source]
+    manager.check()
+
+
+INT32 = np.int32
+BAD_BATCHES: dict[str, tuple[str, Callable[[BlockManager], object]]] = {
+    "unknown id": ("requests", lambda m: m.append_batch([0, "x"], [1, 1])),
+    "preempted": ("requests", lambda m: m.append_batch([0, "gone"], [1, 1])),
+    "unhashable id": ("requests", lambda m: m.append_batch([0, []], [1, 1])),
+    "row out of range": ("requests", lambda m: m.append_batch(np.array([99], INT32), [1])),
+    "negative row": ("requests", lambda m: m.append_batch(np.array([-1], INT32), [1])),
+    "unused row": ("requests", lambda m: m.append_batch(np.array([9], INT32), [1])),
+    "rows of another dtype": ("requests", lambda m: m.append_batch(np.array([0.0]), [1])),  # type: ignore[arg-type]  # what is tested
+    "2-D rows": ("requests", lambda m: m.append_batch(np.zeros((1, 1), INT32), [1])),
+    "too few tokens": ("tokens", lambda m: m.append_batch([0, 1], [1])),
+    "too many tokens": ("tokens", lambda m: m.append_batch([0, 1], [1, 2, 3])),
+    "negative token": ("tokens", lambda m: m.append_batch([0, 1], [1, -2])),
+    "float tokens": ("tokens", lambda m: m.append_batch([0], np.zeros(1))),
+    "zero count": ("counts", lambda m: m.append_batch([0, 1], [1], [1, 0])),
+    "counts of other length": ("counts", lambda m: m.append_batch([0, 1], [1, 2], [2])),
+    "float counts": ("counts", lambda m: m.append_batch([0], [1], np.ones(1))),  # type: ignore[arg-type]  # what is tested
+    "zero length": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 0])),
+    "ragged lengths": ("lengths", lambda m: m.reserve_batch([0, 1], [9, [1, 2]])),  # type: ignore[list-item]  # what is tested
+    "commit backwards": ("computed", lambda m: m.commit_batch([0, 1], [6, 0])),
+    "commit past the end": ("computed", lambda m: m.commit_batch([0, 1], [7, 6])),
+    "commit twice, backwards": ("computed", lambda m: m.commit_batch([2, 2], [5, 4])),
+    "free twice": ("requests", lambda m: m.free_batch([0, 0])),
+    "free unknown": ("requests", lambda m: m.free_batch([0, "x"])),
+    "handles of unknown": ("requests", lambda m: m.rows(["x"])),
+}
+
+
+@pytest.mark.parametrize("name", BAD_BATCHES)
+def test_misuse_names_the_argument_and_changes_nothing(name: str) -> None:
+    subject = OptimizedSubject(Config(20, 4))
+    for request, length in ((0, 6), (1, 6), (2, 6), ("gone", 3)):
+        subject.admit(request, range(length))
+        if request != 2:
+            subject.commit(request, length)
+    subject.preempt("gone")
+    before = subject.observe(), subject.stats()
+    argument, call = BAD_BATCHES[name]
+    with pytest.raises(Misuse) as raised:
+        call(subject)
+    assert raised.value.argument == argument
+    assert (subject.observe(), subject.stats()) == before
+    subject.check()
+
+
+def test_an_empty_batch_is_an_empty_plan() -> None:
+    plan = decoding(4, [3]).append_batch([], [])
+    assert (plan.block_tables.shape, len(plan.slot_mapping), len(plan.refused)) == ((0, 0), 0, 0)

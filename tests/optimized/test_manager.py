@@ -1,0 +1,298 @@
+"""The laws of the block manager, whatever it is asked to do."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pagedkv.optimized.invariants import INVARIANTS, InvariantBroken
+from pagedkv.optimized.manager import BlockManager
+from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.subject import OptimizedSubject
+from pagedkv.spec import Batch, Config, Misuse, Ok, Reason, Refused
+
+from tests.optimized.manager_programs import CONFIGS, operation, run, view
+
+PROGRAMS = {"config": CONFIGS, "rng": st.randoms(use_true_random=False), "count": st.integers(1, 80)}
+
+
+@settings(max_examples=250, deadline=None)
+@given(**PROGRAMS)
+def test_refusal_and_misuse_change_nothing_and_the_books_always_agree(
+    config: Config, rng: random.Random, count: int
+) -> None:
+    subject = OptimizedSubject(config)
+    for _ in range(count):
+        before = subject.observe(), subject.stats()
+        op = operation(rng, view(subject))
+        outcomes = run(subject, op)
+        subject.check()
+        if isinstance(outcomes, Misuse) or all(isinstance(outcome, Refused) for outcome in outcomes):
+            assert (subject.observe(), subject.stats()) == before
+        touched = [row.request for row in op.rows] if isinstance(op, Batch) else []
+        seen, whole = subject.observe(touched), subject.observe()
+        assert all(seen.tables.get(r) == whole.tables.get(r) and seen.lengths.get(r) == whole.lengths.get(r) for r in touched)
+
+
+@settings(max_examples=100, deadline=None)
+@given(**PROGRAMS)
+def test_drained_every_block_is_available(config: Config, rng: random.Random, count: int) -> None:
+    """After requests, pins and steps are gone, a request as large as the pool is admitted."""
+    subject = OptimizedSubject(config)
+    for _ in range(count):
+        run(subject, operation(rng, view(subject)))
+    state = view(subject)
+    for step in state.steps:
+        subject.end_step(step)
+    for (namespace, data), stack in list(subject._state.pins.items()):
+        for _ in list(stack):
+            subject.unpin(np.frombuffer(data, np.int32), namespace)
+    subject.free_batch(list(state.requests))
+    assert subject.available_blocks == config.num_blocks
+    assert len(subject._state.swap_free) == config.swap_blocks
+    assert isinstance(subject.admit("all", [7] * (config.num_blocks * config.block_size), "new"), Ok)
+    subject.free("all")
+    subject.reset_prefix_index()
+    assert not list(subject._state.index.nodes())  # no path outlives what needs it
+    subject.check()
+
+
+BREAKAGES: dict[str, Callable[[BlockManager], None]] = {
+    "every_block_is_free_used_or_idle": lambda m: m._state.pool._free.__setitem__(0, m._state.pool._free[1]),
+    "idle_blocks_are_the_indexed_unused_ones": lambda m: m._state.pool.idle.remove(m._state.pool.idle.blocks()[:1]),
+    "references_are_counted": lambda m: m._state.pool.references.__setitem__(int(m._state.rows.table(0)[0]), 7),
+    "tables_fit_their_lengths": lambda m: m._state.rows.computed.__setitem__(0, 40),
+    "only_the_next_block_is_shared": lambda m: m._state.rows.reserved.__setitem__(0, 1),
+    "entries_are_full_blocks_of_their_path": lambda m: setattr(m._state.index._entries[0], "block", 5),
+    "nodes_have_the_users_that_they_count": lambda m: m._state.index.hold(m._state.index.root("")),
+    "cursors_are_the_computed_paths": lambda m: m._state.rows.tokens.__setitem__((0, 0), 99),
+    "swap_blocks_are_free_or_saved_into": lambda m: m._state.swap_free.append(0),
+}
+
+
+@pytest.mark.parametrize("law", BREAKAGES)
+def test_check_sees_what_is_broken(law: str) -> None:
+    """Every invariant but one that needs steps in flight is broken once, by hand; check names some law."""
+    manager = BlockManager(8, 4, swap_blocks=2)
+    manager.admit("a", range(9))
+    manager.commit("a", 9)
+    manager.admit("b", [5] * 9)
+    manager.commit("b", 9)
+    manager.free("b")
+    manager.check()
+    BREAKAGES[law](manager)
+    with pytest.raises(InvariantBroken) as broken:
+        manager.check()
+    failing = [each.__name__ for each in INVARIANTS if not _holds(each, manager)]
+    assert broken.value.law == failing[0]
+    assert law in failing
+
+
+def _holds(invariant: Callable[..., bool], manager: BlockManager) -> bool:
+    try:
+        return invariant(manager._state)
+    except (AssertionError, IndexError):
+        return False
+
+
+def test_the_longest_idle_goes_first_and_a_hit_makes_recent() -> None:
+    manager = BlockManager(8, 2)
+    for name, token in (("a", 1), ("b", 2), ("c", 3)):
+        manager.admit(name, [token] * 4)
+        manager.commit(name, 4)
+    for name in "abc":
+        manager.free(name)
+    manager.admit("again", [1] * 4 + [9], reserve=4)  # hits both blocks of a, now the most recent
+    manager.free("again")
+    assert manager.lookup([2] * 4) == Ok(cached_tokens=4)  # a look is no use: b still goes first
+    left = []
+    for _ in range(6):
+        manager.evict(1)
+        left.append([manager.lookup([token] * 4).cached_tokens for token in (1, 2, 3)])
+    assert left == [[4, 2, 4], [4, 0, 4], [4, 0, 2], [4, 0, 0], [2, 0, 0], [0, 0, 0]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(prompts=st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=8), data=st.data())
+def test_children_are_evicted_before_parents(prompts: list[list[int]], data: st.DataObject) -> None:
+    """Requests that are computed one after the other leave a tree; whatever the order of release, eviction takes
+    leaves, so no entry is ever out of reach."""
+    subject = OptimizedSubject(Config(60, 2))
+    for name, prompt in enumerate(prompts):
+        subject.admit(name, prompt)
+        subject.commit(name, len(prompt))
+    for name in data.draw(st.permutations(range(len(prompts)))):
+        subject.free(name)
+    while True:
+        index = subject.observe().index
+        assert index is not None
+        paths = {identity.tokens for identity in index.values()}
+        assert all(path[:-2] in paths or len(path) == 2 for path in paths)
+        if not paths:
+            break
+        assert subject.evict(1) == Ok(evicted=1)
+
+
+def test_swap_pairs_are_disjoint_and_come_back_in_order() -> None:
+    manager = BlockManager(6, 4, swap_blocks=5)
+    manager.admit("a", range(9))
+    manager.admit("b", range(50, 56))
+    tables = {name: manager._state.rows.table(manager._state.rows.row_of[name]).tolist() for name in "ab"}
+    out = {name: manager.preempt(name, "swap") for name in "ab"}
+    for name in "ab":
+        assert [pair.source for pair in out[name].swapped] == tables[name]
+    homes = [pair.destination for name in "ab" for pair in out[name].swapped]
+    assert sorted(homes) == [0, 1, 2, 3, 4]
+    for name in "ba":
+        back = manager.resume(name)
+        assert [pair.source for pair in back.swapped] == [pair.destination for pair in out[name].swapped]
+        row = manager._state.rows.row_of[name]
+        assert [pair.destination for pair in back.swapped] == manager._state.rows.table(row).tolist()
+    manager.check()
+
+
+def test_a_held_block_is_handed_out_only_after_every_step_begun_before_its_release() -> None:
+    manager = BlockManager(2, 4, prefix_cache=False, overlapped_steps=True)
+    manager.admit("a", [1] * 8)
+    manager.begin_step(1)
+    manager.begin_step(2)
+    manager.free("a")
+    manager.begin_step(3)
+    manager.end_step(2)
+    assert manager.admit("b", [1]) == Refused(Reason.IN_FLIGHT)
+    manager.end_step(1)  # step 3 began after the release
+    assert manager.available_blocks == 2
+    assert isinstance(manager.admit("b", [1]), Ok)
+    manager.check()
+
+
+def test_rows_and_tables_grow_without_losing_anything() -> None:
+    manager = BlockManager(4000, 2)
+    prompts = {name: [name + 1] * (3 * name + 1) for name in range(60)}
+    for name, prompt in prompts.items():
+        manager.admit(name, prompt)
+        manager.commit(name, len(prompt))
+        manager.append(name, [0] * name + [0])
+    manager.check()
+    rows = manager._state.rows
+    assert (rows.state[:60] == RESIDENT).all()
+    for name, prompt in prompts.items():
+        row = rows.row_of[name]
+        assert rows.tokens[row, : rows.length[row]].tolist() == prompt + [0] * name + [0]
+
+
+def test_stats_tell_empty_slots_apart_from_used_blocks() -> None:
+    manager = BlockManager(10, 4)
+    manager.admit("a", range(5))
+    manager.commit("a", 5)
+    manager.fork("a", "b")
+    stats = manager.stats()
+    assert (stats.free, stats.used, stats.idle) == (8, 2, 0)
+    assert (stats.block_utilisation, stats.slot_utilisation) == (2 / 10, 5 / 40)
+    manager.append("b", [1])
+    manager.free("a")
+    stats = manager.stats()
+    assert (stats.copy_on_writes, stats.used, stats.idle) == (1, 2, 0)
+    manager.preempt("b")
+    assert manager.stats().preemptions == 1
+    assert manager.resume("b") == Ok(cached_tokens=4)
+    assert manager.stats().hit_tokens == 4
+
+
+CALLS: dict[str, tuple[str, Callable[[BlockManager], object]]] = {
+    "admit known": ("request", lambda m: m.admit("a", [1])),
+    "admit preempted": ("request", lambda m: m.admit("p", [1])),
+    "admit unhashable": ("request", lambda m: m.admit([], [1])),
+    "admit nothing": ("tokens", lambda m: m.admit("n", [])),
+    "admit negative token": ("tokens", lambda m: m.admit("n", [1, -1])),
+    "admit bool": ("tokens", lambda m: m.admit("n", [True])),
+    "admit float": ("tokens", lambda m: m.admit("n", [1.0])),  # type: ignore[list-item]  # what is tested
+    "admit text": ("tokens", lambda m: m.admit("n", "12")),  # type: ignore[arg-type]  # what is tested
+    "admit number": ("tokens", lambda m: m.admit("n", 5)),  # type: ignore[arg-type]  # what is tested
+    "admit float array": ("tokens", lambda m: m.admit("n", np.ones(3))),
+    "admit 2-D array": ("tokens", lambda m: m.admit("n", np.ones((3, 1), np.int32))),
+    "admit token past int32": ("tokens", lambda m: m.admit("n", [2**31])),
+    "admit token past int64": ("tokens", lambda m: m.admit("n", [2**63])),
+    "admit unhashable namespace": ("namespace", lambda m: m.admit("n", [1], [])),
+    "admit reserve past the end": ("reserve", lambda m: m.admit("n", [1], "", 2)),
+    "admit negative reserve": ("reserve", lambda m: m.admit("n", [1], "", -1)),
+    "admit reserve bool": ("reserve", lambda m: m.admit("n", [1], "", True)),
+    "reserve unknown": ("request", lambda m: m.reserve("x", 3)),
+    "reserve preempted": ("request", lambda m: m.reserve("p", 3)),
+    "reserve nothing": ("length", lambda m: m.reserve("a", 0)),
+    "reserve float": ("length", lambda m: m.reserve("a", 9.0)),  # type: ignore[arg-type]  # what is tested
+    "append unknown": ("request", lambda m: m.append("x", [1])),
+    "append preempted": ("request", lambda m: m.append("p", [1])),
+    "append nothing": ("tokens", lambda m: m.append("a", [])),
+    "commit unknown": ("request", lambda m: m.commit("x", 1)),
+    "commit backwards": ("computed", lambda m: m.commit("a", 5)),
+    "commit past reserved": ("computed", lambda m: m.commit("half", 5)),
+    "commit past length": ("computed", lambda m: m.commit("a", 7)),
+    "fork unknown": ("parent", lambda m: m.fork("x", "n")),
+    "fork preempted": ("parent", lambda m: m.fork("p", "n")),
+    "fork to known": ("child", lambda m: m.fork("a", "p")),
+    "fork not computed": ("parent", lambda m: m.fork("half", "n")),
+    "truncate unknown": ("request", lambda m: m.truncate("x", 1)),
+    "truncate to nothing": ("length", lambda m: m.truncate("a", 0)),
+    "truncate past the end": ("length", lambda m: m.truncate("a", 7)),
+    "free unknown": ("request", lambda m: m.free("x")),
+    "preempt unknown": ("request", lambda m: m.preempt("x")),
+    "preempt twice": ("request", lambda m: m.preempt("p")),
+    "preempt otherwise": ("mode", lambda m: m.preempt("a", "drop")),  # type: ignore[arg-type]  # what is tested
+    "resume unknown": ("request", lambda m: m.resume("x")),
+    "resume resident": ("request", lambda m: m.resume("a")),
+    "lookup text": ("tokens", lambda m: m.lookup("12")),  # type: ignore[arg-type]  # what is tested
+    "pin text": ("tokens", lambda m: m.pin("12")),  # type: ignore[arg-type]  # what is tested
+    "pin unhashable namespace": ("namespace", lambda m: m.pin([1], [])),
+    "unpin unpinned": ("tokens", lambda m: m.unpin([9])),
+    "unpin of another namespace": ("tokens", lambda m: m.unpin([1, 2], "other")),
+    "evict negative": ("blocks", lambda m: m.evict(-1)),
+    "evict bool": ("blocks", lambda m: m.evict(True)),
+    "begin twice": ("step", lambda m: m.begin_step("s")),
+    "end unknown": ("step", lambda m: m.end_step("x")),
+    "begin unhashable": ("step", lambda m: m.begin_step([])),
+    "permute in flight": ("new_block", lambda m: m.permute(range(9))),
+    "permute no bijection": ("new_block", lambda m: m.permute([0] * 9)),
+    "permute too short": ("new_block", lambda m: m.permute([0])),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_misuse_names_the_argument_and_changes_nothing(name: str) -> None:
+    subject = OptimizedSubject(Config(9, 4, swap_blocks=3, overlapped_steps=True))
+    subject.admit("a", range(6))
+    subject.commit("a", 6)
+    subject.admit("half", range(20, 28), "", 4)
+    subject.admit("p", [1])
+    subject.preempt("p")
+    subject.pin([1, 2])
+    subject.begin_step("s")
+    before = subject.observe(), subject.stats()
+    argument, call = CALLS[name]
+    with pytest.raises(Misuse) as raised:
+        call(subject)
+    assert raised.value.argument == argument
+    assert str(raised.value).startswith(f"{argument}=")
+    assert (subject.observe(), subject.stats()) == before
+    subject.check()
+
+
+def test_steps_need_the_option_and_the_subject_names_what_it_lacks() -> None:
+    with pytest.raises(Misuse, match="overlapped_steps"):
+        BlockManager(4, 4).begin_step("s")
+    with pytest.raises(Misuse, match="publish='schedule'"):
+        OptimizedSubject(Config(4, 4, publish="schedule"))
+    with pytest.raises(Misuse, match="dedup=True"):
+        OptimizedSubject(Config(4, 4, dedup=True))
+    with pytest.raises(Misuse, match="num_blocks=1073741824"):
+        BlockManager(2**30, 4)
+
+
+@pytest.mark.parametrize("tokens", [[1, 2, 3], (1, 2, 3), range(1, 4), np.arange(1, 4), np.arange(1, 4, dtype=np.uint8)])
+def test_tokens_may_come_in_any_sequence_of_integers(tokens: list[int]) -> None:
+    manager = BlockManager(4, 1)
+    manager.admit("a", tokens)
+    manager.commit("a", 3)
+    assert manager.lookup([1, 2, 3]) == Ok(cached_tokens=3)
