@@ -7,14 +7,14 @@ from typing import TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 from pagedkv.conformance.compare import subject_call
-from pagedkv.optimized.rows import RECOMPUTE, SWAPPED
+from pagedkv.optimized.rows import RECOMPUTE, RESIDENT, SWAPPED
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin,
     Identity, Misuse, Outcome, Preempt, Refused, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
 )  # fmt: skip
 from pagedkv.spec.operations import Row
-from pagedkv.spec.state import Request
+from pagedkv.spec.state import Request, Residency
 
 CONFIGS = st.builds(
     Config,
@@ -133,6 +133,9 @@ def operation(rng: Rng, state: State) -> Operation:
     return make(rng, state)
 
 
+RESIDENCY: dict[int, Residency] = {RESIDENT: "resident", RECOMPUTE: "recompute", SWAPPED: "swap"}
+
+
 def view(subject: OptimizedSubject) -> State:
     """As much of a manager as `operation` looks at, in the words of the specification."""
     state, rows = State(subject.config), subject._state.rows
@@ -143,7 +146,7 @@ def view(subject: OptimizedSubject) -> State:
             int(rows.reserved[row]),
             int(rows.computed[row]),
             tuple(rows.table(row).tolist()),
-            {RECOMPUTE: "recompute", SWAPPED: "swap"}.get(int(rows.state[row]), "resident"),
+            RESIDENCY[int(rows.state[row])],
         )
     for namespace, data in subject._state.pins:
         state.pins[Identity(namespace, tuple(np.frombuffer(data, np.int32).tolist()))] = ()

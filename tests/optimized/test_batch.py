@@ -107,21 +107,21 @@ def test_parent_and_child_append_in_one_batch() -> None:
     manager = decoding(9, [6])
     manager.fork(0, "child")
     plan = manager.append_batch([0, "child"], [1, 2])
-    (source, destination), = plan.copies.tolist()
+    ((source, destination),) = plan.copies.tolist()
     assert plan.copy_rows.tolist() == [0]
     assert plan.block_tables[:, 1].tolist() == [destination, source]
     manager.check()
 
 
 INT32 = np.int32
-BAD_BATCHES: dict[str, tuple[str, Callable[[BlockManager], object]]] = {
+BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "unknown id": ("requests", lambda m: m.append_batch([0, "x"], [1, 1])),
     "preempted": ("requests", lambda m: m.append_batch([0, "gone"], [1, 1])),
     "unhashable id": ("requests", lambda m: m.append_batch([0, []], [1, 1])),
     "row out of range": ("requests", lambda m: m.append_batch(np.array([99], INT32), [1])),
     "negative row": ("requests", lambda m: m.append_batch(np.array([-1], INT32), [1])),
     "unused row": ("requests", lambda m: m.append_batch(np.array([9], INT32), [1])),
-    "rows of another dtype": ("requests", lambda m: m.append_batch(np.array([0.0]), [1])),  # type: ignore[arg-type]  # what is tested
+    "rows of another dtype": ("requests", lambda m: m.append_batch(np.array([0.0]), [1])),
     "2-D rows": ("requests", lambda m: m.append_batch(np.zeros((1, 1), INT32), [1])),
     "too few tokens": ("tokens", lambda m: m.append_batch([0, 1], [1])),
     "too many tokens": ("tokens", lambda m: m.append_batch([0, 1], [1, 2, 3])),
@@ -129,9 +129,9 @@ BAD_BATCHES: dict[str, tuple[str, Callable[[BlockManager], object]]] = {
     "float tokens": ("tokens", lambda m: m.append_batch([0], np.zeros(1))),
     "zero count": ("counts", lambda m: m.append_batch([0, 1], [1], [1, 0])),
     "counts of other length": ("counts", lambda m: m.append_batch([0, 1], [1, 2], [2])),
-    "float counts": ("counts", lambda m: m.append_batch([0], [1], np.ones(1))),  # type: ignore[arg-type]  # what is tested
+    "float counts": ("counts", lambda m: m.append_batch([0], [1], np.ones(1))),
     "zero length": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 0])),
-    "ragged lengths": ("lengths", lambda m: m.reserve_batch([0, 1], [9, [1, 2]])),  # type: ignore[list-item]  # what is tested
+    "ragged lengths": ("lengths", lambda m: m.reserve_batch([0, 1], [9, [1, 2]])),
     "commit backwards": ("computed", lambda m: m.commit_batch([0, 1], [6, 0])),
     "commit past the end": ("computed", lambda m: m.commit_batch([0, 1], [7, 6])),
     "commit twice, backwards": ("computed", lambda m: m.commit_batch([2, 2], [5, 4])),

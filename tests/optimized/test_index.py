@@ -16,6 +16,7 @@ from pagedkv.spec import Config
 
 from tests.optimized.manager_programs import CONFIGS, operation, run, view
 
+BITS = st.integers(0, 1)
 COLLIDING: dict[str, HashFunction] = {
     "always": lambda parent, tokens: b"",
     "parents ignored": lambda parent, tokens: tokens,
@@ -42,8 +43,8 @@ def test_collisions_change_nothing(name: str, config: Config, rng: random.Random
 
 @settings(max_examples=150, deadline=None)
 @given(
-    published=st.lists(st.tuples(st.sampled_from("xy"), st.lists(st.integers(0, 1), min_size=2, max_size=8)), max_size=8),
-    asked=st.tuples(st.sampled_from("xy"), st.lists(st.integers(0, 1), max_size=8)),
+    published=st.lists(st.tuples(st.sampled_from("xy"), st.lists(BITS, min_size=2, max_size=8)), max_size=8),
+    asked=st.tuples(st.sampled_from("xy"), st.lists(BITS, max_size=8)),
     name=st.sampled_from([*COLLIDING, "keyed"]),
 )
 def test_a_match_is_the_longest_published_prefix(

@@ -333,7 +333,12 @@ def test_an_entry_scheduled_and_never_written_goes_with_its_owners() -> None:
         (("end_step", 1), "step"),
         (("permute", [0] * 8), "new_block"),
         (("permute", [0, 1]), "new_block"),
+        (("permute", 5), "new_block"),
+        (("permute", [*range(7), 8]), "new_block[7]"),
         (("batch", ["free"]), "rows"),
+        (("batch", 5), "rows"),
+        (("lookup", [1.5]), "tokens[0]"),
+        (("pin", [1], {}), "namespace"),
     ],
 )
 def test_misuse_names_the_argument_and_changes_nothing(call: tuple[Any, ...], argument: str) -> None:

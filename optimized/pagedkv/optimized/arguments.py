@@ -14,7 +14,8 @@ from pagedkv.spec.words import Misuse
 
 Int32: TypeAlias = NDArray[np.int32]
 Int64: TypeAlias = NDArray[np.int64]
-Tokens: TypeAlias = Sequence[int] | NDArray[Any]
+Integers: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
+Tokens: TypeAlias = Integers
 
 MAX_INT32: Final = 2**31 - 1
 """The largest token id, block id and length: tables, lengths and tokens are int32, as kernels read them."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from pagedkv.optimized import batch, growth, residency
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import MAX_INT32, Int32, Int64, Tokens, hashable, int_array, integer, token_array
+from pagedkv.optimized.arguments import MAX_INT32, Int32, Integers, Tokens, hashable, int_array, integer, token_array
 from pagedkv.optimized.index import HashFunction, keyed_hash
 from pagedkv.optimized.invariants import check
 from pagedkv.optimized.plan import StepPlan
@@ -31,7 +31,7 @@ from pagedkv.optimized.rows import RESIDENT
 from pagedkv.optimized.state import ManagerState, blocks_of
 from pagedkv.optimized.stats import Stats, stats_of
 from pagedkv.spec.words import (
-    Block, Config, Misuse, Namespace, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, StepId,
+    Config, Misuse, Namespace, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, StepId,
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ class BlockManager:
         row = self._state.rows.find_resident("request", request)
         return growth.append(self._state, row, token_array(tokens))
 
-    def commit(self, request: RequestId, computed: int) -> Outcome:
+    def commit(self, request: RequestId, computed: int) -> Ok:
         """The KV of the positions below `computed` is written: full blocks may be found, dead ones are released."""
         rows = self._state.rows
         row = rows.find_resident("request", request)
@@ -132,7 +132,7 @@ class BlockManager:
         most = int(self._state.rows.length[row])
         return residency.truncate(self._state, row, integer("length", length, 1, most))
 
-    def free(self, request: RequestId) -> Outcome:
+    def free(self, request: RequestId) -> Ok:
         """The request is gone."""
         residency.free(self._state, self._state.rows.find("request", request))
         return Ok()
@@ -158,7 +158,7 @@ class BlockManager:
         return self._state.rows.handles(list(requests), preempted=True)
 
     def append_batch(
-        self, requests: Sequence[RequestId] | Int32, tokens: Tokens, counts: Sequence[int] | Int64 | None = None
+        self, requests: Sequence[RequestId] | Int32, tokens: Tokens, counts: Integers | None = None
     ) -> StepPlan:
         """Append counts[i] (1 unless given) of the tokens, in order, to requests[i]. Equals `append` row by row."""
         rows = self._state.rows.handles(requests)
@@ -168,12 +168,12 @@ class BlockManager:
             raise Misuse("tokens", tokens, f"{int(each.sum())} tokens, as the counts of {len(rows)} requests say")
         return batch.append_rows(self._state, rows, appended, each)
 
-    def reserve_batch(self, requests: Sequence[RequestId] | Int32, lengths: Sequence[int] | Int64) -> StepPlan:
+    def reserve_batch(self, requests: Sequence[RequestId] | Int32, lengths: Integers) -> StepPlan:
         """Slots of requests[i] up to lengths[i]. Equals `reserve` row by row."""
         rows = self._state.rows.handles(requests)
         return batch.reserve_rows(self._state, rows, int_array("lengths", lengths, len(rows), 1))
 
-    def commit_batch(self, requests: Sequence[RequestId] | Int32, computed: Sequence[int] | Int64) -> None:
+    def commit_batch(self, requests: Sequence[RequestId] | Int32, computed: Integers) -> None:
         """The KV of requests[i] below computed[i] is written. Equals `commit` row by row."""
         table, rows = self._state.rows, self._state.rows.handles(requests)
         values = int_array("computed", computed, len(rows), 0)
@@ -187,13 +187,13 @@ class BlockManager:
 
     # The prefix index.
 
-    def lookup(self, tokens: Tokens, namespace: Namespace = "") -> Outcome:
+    def lookup(self, tokens: Tokens, namespace: Namespace = "") -> Ok:
         """The length of the present prefix in tokens, in whole blocks. Changes nothing, not even recency."""
         prefix = token_array(tokens, 0)
         nodes = self._state.match(hashable("namespace", namespace), prefix, len(prefix))
         return Ok(cached_tokens=len(nodes) * self.config.block_size)
 
-    def pin(self, tokens: Tokens, namespace: Namespace = "") -> Outcome:
+    def pin(self, tokens: Tokens, namespace: Namespace = "") -> Ok:
         """Hold the longest present prefix, and return its length. Pins nest."""
         state, prefix = self._state, token_array(tokens, 0)
         nodes = state.match(hashable("namespace", namespace), prefix, len(prefix))
@@ -202,7 +202,7 @@ class BlockManager:
         state.pins.setdefault((namespace, prefix.tobytes()), []).append(blocks)
         return Ok(cached_tokens=len(nodes) * self.config.block_size)
 
-    def unpin(self, tokens: Tokens, namespace: Namespace = "") -> Outcome:
+    def unpin(self, tokens: Tokens, namespace: Namespace = "") -> Ok:
         """Undo the latest pin of these tokens."""
         state, pinned = self._state, (hashable("namespace", namespace), token_array(tokens, 0).tobytes())
         if pinned not in state.pins:
@@ -212,7 +212,7 @@ class BlockManager:
             del state.pins[pinned]
         return Ok()
 
-    def evict(self, blocks: int) -> Outcome:
+    def evict(self, blocks: int) -> Ok:
         """Drop the entries of the `blocks` blocks that have been idle longest; `evicted` says how many there were."""
         return Ok(evicted=self._state.pool.evict(integer("blocks", blocks, 0)))
 
@@ -227,7 +227,7 @@ class BlockManager:
 
     # Steps in flight, and relabelling.
 
-    def begin_step(self, step: StepId) -> Outcome:
+    def begin_step(self, step: StepId) -> Ok:
         """A forward is launched: blocks released from now on are held until it has ended."""
         if not self.config.overlapped_steps:
             raise Misuse("step", step, "no step at all: execution is stream-ordered unless overlapped_steps is set")
@@ -236,14 +236,14 @@ class BlockManager:
         self._state.pool.begin_step(step)
         return Ok()
 
-    def end_step(self, step: StepId) -> Outcome:
+    def end_step(self, step: StepId) -> Ok:
         """The forward has ended."""
         if hashable("step", step) not in self._state.pool.steps:
             raise Misuse("step", step, "a step in flight")
         self._state.pool.end_step(step)
         return Ok()
 
-    def permute(self, new_block: Sequence[Block] | Int32) -> Outcome:
+    def permute(self, new_block: Integers) -> Ok:
         """Block `b` is called `new_block[b]` from now on. The caller moves the contents."""
         state, count = self._state, self.config.num_blocks
         allowed = f"a permutation of 0..{count - 1}"

@@ -1,8 +1,11 @@
 """Checks of arguments, made before anything changes, so that misuse leaves a pool as it was."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from pagedkv.spec.words import Misuse, Token
+
+T = TypeVar("T")
 
 
 def integer(argument: str, value: object, least: int, most: int | None = None) -> int:
@@ -12,12 +15,17 @@ def integer(argument: str, value: object, least: int, most: int | None = None) -
     raise Misuse(argument, value, f"an integer >= {least}" if most is None else f"an integer in {least}..{most}")
 
 
+def as_tuple(argument: str, value: Iterable[T], allowed: str) -> tuple[T, ...]:
+    """The elements of `value`, or `Misuse` if it has none to give."""
+    try:
+        return tuple(value)
+    except TypeError:
+        raise Misuse(argument, value, allowed) from None
+
+
 def token_path(argument: str, value: Sequence[Token], least: int = 0) -> tuple[Token, ...]:
     """`value` as a tuple of at least `least` tokens, or `Misuse` naming the first that is none."""
-    try:
-        tokens = tuple(value)
-    except TypeError:
-        raise Misuse(argument, value, "a sequence of tokens (integers >= 0)") from None
+    tokens = as_tuple(argument, value, "a sequence of tokens (integers >= 0)")
     if len(tokens) < least:
         raise Misuse(argument, value, f"at least {least} token")
     for position, token in enumerate(tokens):

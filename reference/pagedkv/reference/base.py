@@ -16,7 +16,7 @@ from pagedkv.spec.words import (
     RequestId,
     Slot,
     Token,
-)  # fmt: skip
+)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
-from pagedkv.reference.arguments import hashable, integer, token_path
+from pagedkv.reference.arguments import as_tuple, hashable, integer, token_path
 from pagedkv.reference.base import Request
 from pagedkv.reference.growth import GrowthOperations
 from pagedkv.reference.prefixes import PrefixOperations
@@ -62,9 +62,11 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
         """Relabel: what block `b` held, block `new_block[b]` holds. Needs a bijection, and no step in flight."""
-        labels = [integer(f"new_block[{i}]", b, 0, self.config.num_blocks - 1) for i, b in enumerate(new_block)]
-        if sorted(labels) != list(range(self.config.num_blocks)):
-            raise Misuse("new_block", new_block, f"each of 0..{self.config.num_blocks - 1} once")
+        last = self.config.num_blocks - 1
+        given = as_tuple("new_block", new_block, f"each of 0..{last} once")
+        labels = [integer(f"new_block[{block}]", label, 0, last) for block, label in enumerate(given)]
+        if sorted(labels) != list(range(last + 1)):
+            raise Misuse("new_block", new_block, f"each of 0..{last} once")
         if self.pool.steps:
             raise Misuse("new_block", new_block, f"no permutation while steps are in flight: {list(self.pool.steps)}")
         self.pool.relabel(labels)
@@ -80,9 +82,11 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         Misuse in any of them changes nothing at all, so all are checked first. The source of a copy stays as it was
         until the end: whoever copied it away left it another owner, and no row of the same kind releases it.
         """
+        allowed = "one row or more, all of one kind: Append, Reserve, Commit or Free"
+        rows = as_tuple("rows", rows, allowed)
         kinds = {type(row) for row in rows}
         if len(kinds) != 1 or not kinds <= set(_RUN):
-            raise Misuse("rows", rows, "one row or more, all of one kind: Append, Reserve, Commit or Free")
+            raise Misuse("rows", rows, allowed)
         earlier: dict[RequestId, int] = {}
         for row in rows:
             self._check(row, earlier)

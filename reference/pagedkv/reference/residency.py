@@ -22,7 +22,7 @@ from pagedkv.spec.words import (
     RequestId,
     Token,
     ceil_div,
-)  # fmt: skip
+)
 
 
 class ResidencyOperations(ManagerBase):

@@ -123,7 +123,8 @@ def _tables(seen: Snapshot, state: State) -> Difference | None:
         if len(table) != len(expected):
             return Difference("table length is ceil(reserved / block_size)", _table(request, table, expected))
         for block, ours in zip(table, expected, strict=True):
-            late = ours == HOLE and block not in state.references  # released late, and nobody else has it
+            legal = 0 <= block < state.config.num_blocks
+            late = ours == HOLE and legal and block not in state.references  # released late, and nobody else has it
             if block != ours and not late:
                 return Difference("tables keep their blocks, in order", _table(request, table, expected))
     return None

@@ -121,10 +121,11 @@ class Differential:
             raise Violation("nothing but misuse is raised", f"the subject raised {crash!r}", operation) from crash
 
     def _observe(self, operation: Operation) -> Snapshot:
-        if not self.touched_only or isinstance(operation, Evict):
-            return self.subject.observe()
-        known = [r for r in touched(operation) if r in self.state.requests or isinstance(operation, Admit | Fork)]
-        return self.subject.observe(known)
+        whole = not self.touched_only or isinstance(operation, Evict)
+        try:
+            return self.subject.observe(None if whole else touched(operation))
+        except Exception as crash:
+            raise Violation("a subject can be observed", f"observe raised {crash!r}", operation) from crash
 
     def _choices(self, operation: Operation, answer: Sequence[Outcome] | Exception, seen: Snapshot) -> Choices:
         """What the subject decided, read off what can be seen."""

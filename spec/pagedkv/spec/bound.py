@@ -1,39 +1,29 @@
-"""Chapter 19. The rounding bound: how far from the specification a right answer may lie.
+"""Chapter 20. The rounding bound: how far from the specification a right answer may lie.
 
-An implementation computes in floating point, so its output differs from `attention`, which is taken as exact (its own
-error is this bound with u = 2**-53). This chapter bounds the difference for every element of the output, from the
-stored values and five numbers that the implementation declares (`RoundingModel`). There is nothing to tune: a larger
-difference is a fault or a wrong declaration. One row, one head, one column; w_j = exp(s_j), p_j = w_j / sum(w).
+`attention` is taken as exact: its own error is this bound with u = 2**-53. The bound holds for every element of the
+output by itself, and follows from the stored values and the numbers that an implementation declares (`RoundingModel`).
+Nothing is tuned. A difference beyond it is a fault, or a false declaration. For one row, one head and one column, with
+s_j and E_j of the chapter before, and p_j = exp(s_j - LSE):
 
-**1. Weights.** The computed weight of token j is w_j exp(e_j), in the numerator and in the denominator, |e_j| <= E_j:
+1. *Weights* that are off by exp(e_j), |e_j| <= E_j, in numerator and denominator. Since sum_j p_j (v_j - out) = 0, they
+   move the output by `sum_j p_j (exp(e_j) - 1) (v_j - out) / sum_j p_j exp(e_j)`, which vanishes where all values agree.
+   The divisor is at least `D = sum_j p_j exp(-E_j)`. A sink takes part as a token with value 0.
+2. *Numerator* only, relative to each p_j v_j: `H = u_weights + u_a (tile + T) + 2T u`: weights rounded before they meet
+   V, the sums within a tile and over tiles, the rescales.
+3. *Denominator* only: `Z = u_a (tile + T) + 2T u + 2u`. A product of k factors 1 + u stays below exp(k u), and so H and Z
+   stand for expm1 of these sums.
+4. *Underflow*: each step may lose float32's smallest normal number; float16 weights lose up to 2**-25 each, next to a
+   largest weight of 1.
 
-    d u_a scale sum_i |q_i k_ji|        the dot product in any order (Jeannerod and Rump, 2013), u_a = u_accumulate
-    (2u |x|) sech²(x') + cap (u_exp + 8u) + 2u min(|x|, cap)    softcap of x = scale q·k, for the first term too: what
-                                        came before passes through tanh, flattest at the largest x' reached; then its own
-    2u |x| + 3u |bias|                  ALiBi: scaling before, the product, the sum
-    3u |s_j| + 3u a_j                   scaling to base 2, and the exponents; a_j = max(s) - s_j bounds also the sum of
-                                        all later rescales, which telescope
-    (T + 1) u_exp                       one exponential, and one rescale a tile; T = num_tiles
-    2u max(|s_j|, |LSE|) + 3u (a_j + ln n) + 3 u_exp + 3u ln n   if partial results merge by LSE: rounding the LSE, its
-                                        logarithm, and two exponentials
+       B = (sum_j p_j expm1(E_j) |v_j - out| + H sum_j p_j exp(E_j) |v_j|) / (D (1 - Z)) + |out| Z / (1 - Z) + underflow
 
-The subtracted maximum itself cancels. Since sum_j p_j (v_j - out) = 0, these errors move the output by
+5. *Output*: `u_out (|out| + B)` + the smallest number of the output format.
 
-    sum_j p_j (exp(e_j) - 1) (v_j - out) / sum_j p_j exp(e_j)    and    D = sum_j p_j exp(-E_j) <= the denominator,
+The LSE may be off by `log(sum_j p_j exp(E_j)) - log(1 - Z)`, by its logarithm `u_exp + 4u ln n` and by the sum and its
+scaling `4u (|LSE| + |max|)`, once more if partial results merge. A row that sees nothing has no error: 0 and -inf.
 
-which vanishes where all values agree. A sink is a token with value 0 and no dot product.
-
-**2. Numerator only**, relative to each p_j v_j: H = u_weights + u_a (tile + T) + 2T u, for weights rounded to a storage
-format, sums within a tile and over tiles, rescales. **3. Denominator only**: Z = u_a (tile + T) + 2T u + 2u. (k factors
-1 + u stay below exp(k u), so `expm1` below keeps the second order.) **4. Underflow**: float32 may flush below 2**-126,
-which costs at most that much a step; float16 weights lose up to 2**-25 each. Then
-
-    B = (sum_j p_j expm1(E_j) |v_j - out| + H sum_j p_j exp(E_j) |v_j|) / (D (1 - Z)) + |out| Z / (1 - Z) + underflow
-
-and **5.** rounding the result: u_out (|out| + B) + half of the smallest number of the output format.
-
-**LSE**: log(sum_j p_j exp(E_j)) - log(1 - Z), and the logarithm, its sum with the maximum and its rounding.
-Sources: Higham, "Accuracy and Stability of Numerical Algorithms", 2002, §3; Blanchard, Higham and Higham, 2021.
+Sources: Higham, "Accuracy and Stability of Numerical Algorithms", 2002, §3 and §4; Blanchard, Higham and Higham,
+"Accurately computing the log-sum-exp and softmax functions", 2021.
 """
 
 from dataclasses import dataclass
@@ -42,49 +32,117 @@ from typing import Any
 import numpy as np
 
 from pagedkv.spec.arrays import Array
-from pagedkv.spec.attention import attention, by_query_head, largest, logits, requests
-from pagedkv.spec.masks import alibi, row_positions, seen
+from pagedkv.spec.attention import attention, by_query_head, requests
+from pagedkv.spec.masks import row_positions, seen
+from pagedkv.spec.rounding import UNIT_ROUNDOFF, scalar_roundoff, weight_errors
 from pagedkv.spec.subject import Problem, RoundingModel
-
-UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""u: half the distance from 1 to the next number."""
-
-SMALLEST = {"float64": 2.0**-1074, "float32": 2.0**-126, "float16": 2.0**-24, "bfloat16": 2.0**-126}
-"""Of the output format: the smallest number that is not flushed to 0."""
 
 TINY = 2.0**-126
 """Float32 arithmetic may flush what is smaller."""
 
+SMALLEST = {"float64": TINY, "float32": TINY, "float16": 2.0**-25, "bfloat16": TINY}
+"""What rounding to an output format may lose near 0."""
+
 
 @dataclass(frozen=True)
 class Bound:
-    """The specification's result and how far from it an implementation may lie."""
+    """The specification's result, and how far from it an implementation may lie. All arrays float64."""
 
     out: Array
-    """(m, num_q_heads, value_dim) float64."""
+    """(m, num_q_heads, value_dim)."""
     lse: Array
-    """(m, num_q_heads) float64."""
+    """(m, num_q_heads)."""
     out_bound: Array
     lse_bound: Array
     seen: int
-    """Triples (row, head, token) where the row sees the token."""
+    """Triples (row, query head, token) of which the row sees the token."""
     visible: int
-    """Those whose loss must show: without the token some element would move by more than twice its bound."""
+    """Those whose loss must show: without the token some element moves by more than twice its bound."""
 
     @property
     def visibility(self) -> float:
-        """Share of tokens whose single loss the bound must show; 1 where there is nothing to lose."""
+        """Share of tokens whose single loss must break the bound: how much a test by it can see."""
         return self.visible / self.seen if self.seen else 1.0
 
 
-def bound(query: Array, key: Array, value: Array, *, model: RoundingModel, dtype: str, **options: Any) -> Bound:
-    """The bound for one request; arguments and `options` as `attention`, `dtype` of the output."""
+def bound(
+    query: Array, key: Array, value: Array, *, model: RoundingModel, dtype: str = "float32", **options: Any
+) -> Bound:
+    """The bound for one request. Arguments and `options` as `attention`; `dtype` is that of the output."""
+    options = {"causal": True, "window": None, "softcap": 0.0, "alibi_slopes": None, "sinks": None, **options}
     out, lse = attention(query, key, value, **options)
-    out_bound, lse_bound, tokens = np.zeros_like(out), np.zeros_like(lse), [0, 0]
+    result = Bound(out, lse, np.zeros_like(out), np.zeros_like(lse), 0, 0)
+    count = shown = 0
     for row, position in enumerate(row_positions(len(query), len(key))):
         visible = seen(position, len(key), causal=options["causal"], window=options["window"])
-        if visible:
-            token = _tokens(query[row], key, value, position, visible, lse[row], model, options)
-            out_bound[row], lse_bound[row], shown = _row(token, out[row], lse[row], model, dtype)
-            tokens = [tokens[0] + shown.size, tokens[1] + int(shown.sum())]
-    return Bound(out, lse, out_bound, lse_bound, *tokens)
+        if not visible:
+            continue
+        s, error = weight_errors(query[row], key, position, visible, lse[row], model, options)
+        values = by_query_head(value, visible, query.shape[1])
+        result.out_bound[row] = _output_bound(s - lse[row][:, None], error, values, out[row], model, dtype)
+        result.lse_bound[row] = _lse_bound(s, error, lse[row], model)
+        loss = _losses(np.exp(s - lse[row][:, None])[:, : len(visible)], values, out[row])
+        count, shown = count + loss[..., 0].size, shown + int((loss > 2 * result.out_bound[row][:, None]).any(2).sum())
+    return Bound(out, lse, result.out_bound, result.lse_bound, count, shown)
+
+
+def _relative(model: RoundingModel) -> tuple[float, float]:
+    """(H, Z)."""
+    sums = model.u_accumulate * (model.tile + model.num_tiles) + 2 * model.num_tiles * scalar_roundoff(model)
+    return float(np.expm1(model.u_weights + sums)), float(np.expm1(sums + 2 * scalar_roundoff(model)))
+
+
+def _output_bound(log_p: Array, error: Array, values: Array, out: Array, model: RoundingModel, dtype: str) -> Array:
+    """(num_q_heads, value_dim) for one row; `values` (num_q_heads, n, value_dim), without the sink."""
+    h, z = _relative(model)
+    p, at_least = np.exp(log_p), np.exp(log_p - error).sum(axis=1)[:, None]
+    sink = np.zeros((len(values), p.shape[1] - values.shape[1], values.shape[2]))
+    values = np.concatenate([values, sink], axis=1)
+    size = np.abs(values)
+    moved = ((p * np.expm1(error))[..., None] * np.abs(values - out[:, None])).sum(axis=1)
+    rounded = h * ((p * np.exp(error))[..., None] * size).sum(axis=1)
+    tokens = values.shape[1]
+    lost = 2 * TINY * (size.sum(axis=1) + tokens * np.abs(out) + 2 * tokens + 2 * model.num_tiles + 1)
+    if model.u_weights == UNIT_ROUNDOFF["float16"]:
+        lost = lost + 2.0**-24 * p.max(axis=1)[:, None] * size.sum(axis=1)
+    b = (moved + rounded) / (at_least * (1 - z)) + np.abs(out) * z / (1 - z) + lost
+    return np.asarray(b + UNIT_ROUNDOFF[dtype] * (np.abs(out) + b) + SMALLEST[dtype])
+
+
+def _lse_bound(s: Array, error: Array, lse: Array, model: RoundingModel) -> Array:
+    u, (_, z) = scalar_roundoff(model), _relative(model)
+    spread = np.log((np.exp(s - lse[:, None]) * np.exp(error)).sum(axis=1)) - np.log1p(-z)
+    logarithm = model.u_exp + 4 * u * (np.log(s.shape[1]) + np.abs(lse) + np.abs(s).max(axis=1))
+    return np.asarray(spread + (2 if model.lse_merge else 1) * logarithm)
+
+
+def _losses(p: Array, values: Array, out: Array) -> Array:
+    """How far the output moves if one token is lost: (num_q_heads, n, value_dim), by token. The only token leaves 0."""
+    if values.shape[1] == 1 and (p == 1).all():
+        return np.abs(values)
+    rest = 1 - p
+    moved = (p / np.where(rest > 1e-9, rest, np.inf))[..., None]  # nearly all the weight: not counted as certain
+    return np.asarray(moved * np.abs(values - out[:, None]))
+
+
+def paged_bound(problem: Problem, model: RoundingModel) -> Bound:
+    """The bound for a launch, its output in the problem's dtype; shapes as `paged_attention`."""
+    parts: list[Bound] = []
+    for rows, key, value, options in requests(problem):
+        parts.append(bound(problem.query[rows], key, value, model=model, dtype=problem.dtype, **options))
+    arrays = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("out", "lse", "out_bound", "lse_bound")
+    )
+    return Bound(*arrays, sum(part.seen for part in parts), sum(part.visible for part in parts))
+
+
+def rho(result: Array, reference: Array, within: Array) -> Array:
+    """|result - reference| / bound, element by element; the gate is 1. Equal: 0, also where both are -inf. NaN: inf.
+
+    >>> rho(np.array([1.5, -np.inf, np.nan, 2.0]), np.array([1.0, -np.inf, 0.0, 1.0]), np.array([1.0, 0, 1, 0])).tolist()
+    [0.5, 0.0, inf, inf]
+    """
+    result = np.asarray(result, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = np.abs(result - reference) / within
+    return np.where(result == reference, 0.0, np.where(np.isnan(ratio), np.inf, ratio))

@@ -106,11 +106,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """What a pool is made with. The options are those of the trace header.
-
-    >>> Config(num_blocks=8, block_size=4).prefix_cache
-    True
-    """
+    """What a pool is made with. The options are those of the trace header."""
 
     num_blocks: int
     block_size: int
@@ -146,9 +142,5 @@ def _check_integer(name: str, value: object, least: int) -> None:
 
 
 def ceil_div(length: int, block_size: int) -> int:
-    """Blocks that `length` tokens fill, the last one perhaps partly.
-
-    >>> ceil_div(5, 4), ceil_div(8, 4), ceil_div(0, 4)
-    (2, 2, 0)
-    """
+    """Blocks that `length` tokens fill, the last one perhaps partly: 5 tokens fill 2 blocks of 4."""
     return -(-length // block_size)

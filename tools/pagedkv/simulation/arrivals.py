@@ -73,7 +73,7 @@ def read_arrivals(path: str | Path, limit: int | None = None) -> list[Arrival]:
             raise TraceError(str(path), number, str(error)) from error
         start = start or time
         if previous is not None and time < previous:
-            raise TraceError(str(path), number, f"expected a time that is not before that of the line above, {previous}")
+            raise TraceError(str(path), number, f"expected a time not before that of the line above, {previous}")
         previous = time
         name = f"r{len(arrivals)}"
         arrivals.append(Arrival(name, (time - start).total_seconds(), prompt_tokens, output_tokens))

@@ -4,8 +4,7 @@ from typing import Protocol
 
 from pagedkv.conformance.compare import subject_call
 from pagedkv.conformance.driver import Differential
-from pagedkv.reference.baseline import ContiguousReservation
-from pagedkv.spec import Admit, Batch, Config, Free, Misuse, Ok, Operation, Outcome, Reason, Refused
+from pagedkv.spec import Batch, Config, Misuse, Operation, Outcome
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 
 CHECK_ALL_EVERY_STEPS = 1_000
@@ -81,38 +80,3 @@ class Checked:
     def finish(self) -> None:
         self.check_all()
         self.differential.finish()
-
-
-class Reservation:
-    """Reserving the maximum length for every request, in the same pool: what is compared with paging.
-
-    Room is decided when a request comes and does not depend on its text, so the baseline is asked with one token, and
-    a request that would outgrow its room is unservable from the start. `final_length` (tokens) by request.
-    """
-
-    def __init__(self, config: Config, max_length: int, final_length: dict[str, int]) -> None:
-        self.config, self.final_length = config, final_length
-        self.manager = ContiguousReservation(config.num_blocks * config.block_size, max_length)
-
-    def apply(self, operation: Operation) -> tuple[Outcome, ...]:
-        match operation:
-            case Admit(request):
-                fits = self.final_length[str(request)] <= self.manager.max_length
-                return (self.manager.admit(request, (0,)) if fits else Refused(Reason.UNSERVABLE),)
-            case Batch(rows):
-                if isinstance(rows[0], Free):
-                    for row in rows:
-                        self.manager.free(row.request)
-                return (Ok(),) * len(rows)
-            case _:
-                raise TypeError(f"a reservation never needs {operation}")
-
-    def available_blocks(self) -> int:
-        reserved = self.manager.num_active * self.manager.max_length
-        return (self.manager.capacity_tokens - reserved) // self.config.block_size
-
-    def step_ended(self) -> None:
-        pass
-
-    def finish(self) -> None:
-        pass

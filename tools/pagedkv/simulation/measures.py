@@ -132,9 +132,9 @@ def series(samples: Sequence[Sample], num_blocks: int, block_size: int, points: 
     starts = np.array([sample.time_s for sample in samples])
     moments = np.linspace(starts[0], samples[-1].time_s + samples[-1].duration_s, points, endpoint=False)
     chosen = np.searchsorted(starts, moments, side="right") - 1
-    return tuple(
-        Point(
-            round(float(moment), 3), s.active, s.waiting, s.used_blocks / num_blocks, s.tokens / (num_blocks * block_size)
-        )
-        for moment, s in zip(moments, (samples[i] for i in chosen), strict=True)
-    )
+    room = num_blocks * block_size
+
+    def point(moment: float, s: Sample) -> Point:
+        return Point(round(moment, 3), s.active, s.waiting, s.used_blocks / num_blocks, s.tokens / room)
+
+    return tuple(point(float(moment), samples[i]) for moment, i in zip(moments, chosen, strict=True))

@@ -20,52 +20,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pagedkv.simulation.arrivals import Arrival
-from pagedkv.simulation.checkers import Checker, Reservation
-from pagedkv.simulation.measures import (
-    ReservationMeasures, Sample, Span, WorkloadMeasures, peak_served, series, summarise_queue, time_mean,
-)  # fmt: skip
+from pagedkv.simulation.checkers import Checker
+from pagedkv.simulation.measures import Sample, Span, WorkloadMeasures, series, summarise_queue, time_mean
+from pagedkv.simulation.service import ServiceModel
 from pagedkv.spec import (
-    Admit, Append, Batch, Commit, Config, Free, Misuse, Ok, Operation, Outcome, Preempt, Reason, Refused, Resume, Row,
-    Token,
+    Admit, Append, Batch, Commit, Config, Free, Ok, Operation, Outcome, Preempt, Reason, Refused, Resume, Row, Token,
 )  # fmt: skip
 
 SERIES_POINTS = 60
-
-
-@dataclass(frozen=True)
-class ServiceModel:
-    """How long one step takes: base + per running conversation + per prompt token computed in it.
-
-    The constants are of the order of a 7 to 8 billion parameter model on one data-centre GPU. They are stated, not
-    fitted: they set how many conversations overlap, and no result of the checks depends on them.
-    """
-
-    base_s: float = 0.020
-    per_conversation_s: float = 0.0002
-    per_prompt_token_s: float = 0.0001
-    max_prompt_tokens: int = 8_192
-    """A step takes no further prompt once it computes this many tokens of prompts."""
-
-    def __post_init__(self) -> None:
-        for name in ("base_s", "per_conversation_s", "per_prompt_token_s"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise Misuse(name, getattr(self, name), "a number of seconds >= 0")
-        if self.max_prompt_tokens < 1:
-            raise Misuse("max_prompt_tokens", self.max_prompt_tokens, "an integer >= 1")
-
-    def step_s(self, conversations: int, prompt_tokens: int) -> float:
-        """Service time of a step.
-
-        >>> round(ServiceModel().step_s(100, 1_000), 3)
-        0.14
-        """
-        return self.base_s + self.per_conversation_s * conversations + self.per_prompt_token_s * prompt_tokens
-
-    def __str__(self) -> str:
-        return (
-            f"step = {self.base_s * 1e3:g} ms + {self.per_conversation_s * 1e3:g} ms a conversation"
-            f" + {self.per_prompt_token_s * 1e3:g} ms a prompt token, at most {self.max_prompt_tokens:,} of them to begin with"
-        )
 
 
 @dataclass(slots=True)
@@ -255,31 +217,3 @@ def run(
     """Serve `arrivals` on the manager behind `checker`, which has an empty pool of this `config`."""
     engine = Engine(arrivals, checker, config, model or ServiceModel(), progress)
     return engine.run(), tuple(engine.spans)
-
-
-def compare_reservations(
-    arrivals: Sequence[Arrival],
-    served: Sequence[Span],
-    config: Config,
-    max_lengths: Sequence[int],
-    model: ServiceModel | None = None,
-) -> tuple[ReservationMeasures, ...]:
-    """The same arrivals and service times where every conversation reserves one of `max_lengths`; `served` by paging."""
-    results = []
-    for max_length in max_lengths:
-        final_length = {arrival.name: arrival.final_length for arrival in arrivals}
-        measures, _ = run(arrivals, Reservation(config, max_length, final_length), config, model)
-        results.append(
-            ReservationMeasures(
-                max_length=max_length,
-                too_long=sum(length > max_length for length in final_length.values()),
-                reserved_at_peak_tokens=peak_served([s for s in served if s.length <= max_length]) * max_length,
-                fit_in_pool=config.num_blocks * config.block_size // max_length,
-                peak_active=measures.peak_active,
-                queue_p50_s=measures.queue_p50_s,
-                queue_p99_s=measures.queue_p99_s,
-                mean_slot_utilisation=measures.mean_slot_utilisation,
-                simulated_s=measures.simulated_s,
-            )
-        )
-    return tuple(results)

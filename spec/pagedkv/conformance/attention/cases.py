@@ -59,13 +59,17 @@ class Case:
     def sees(self, request: int, row: int) -> np.ndarray[Any, Any]:
         """Positions that a query row of a request sees, ascending: bottom-right aligned, window inclusive.
 
+        Without causality a window reaches as far forward as back.
+
         >>> Case(lengths=(9,), query_lens=(2,), window=3).sees(0, 0)
         array([5, 6, 7])
         """
         length, rows = self.lengths[request], self.query_lens[request]
         position = length - rows + row
         last = position if self.causal else length - 1
-        first = 0 if self.window is None else max(0, position - self.window + 1)
+        first = 0
+        if self.window is not None:
+            first, last = max(0, position - self.window + 1), min(last, position + self.window - 1)
         return np.arange(first, last + 1)
 
     def smaller(self) -> Iterator[Self]:

@@ -52,10 +52,6 @@ class Configuration:
     features: tuple[str, ...] = ()
 
 
-_UNRELATED = {("non_causal", "window"), ("non_causal", "alibi")}
-"""Pairs that the kernel contract gives no meaning: both count back from the row's own position."""
-
-
 def configurations(capabilities: AttentionCapabilities, size: Size) -> list[Configuration]:
     """The plain launch, each declared feature by itself, all together; "full" also has pairs, with the first dtype.
 
@@ -66,7 +62,7 @@ def configurations(capabilities: AttentionCapabilities, size: Size) -> list[Conf
     masked = tuple(name for name in declared if name != "non_causal")
     others = [*sets, masked] if size == "full" else [(), masked]
     if size == "full":
-        sets += [pair for pair in combinations(declared, 2) if pair not in _UNRELATED]
+        sets += list(combinations(declared, 2))
     sets.append(masked)
     return [Configuration(capabilities.dtypes[0], features) for features in dict.fromkeys(sets)] + [
         Configuration(dtype, features) for dtype in capabilities.dtypes[1:] for features in dict.fromkeys(others)
