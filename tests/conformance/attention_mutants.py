@@ -8,6 +8,23 @@ from pagedkv.conformance.mutation import Mutant
 
 TILED = "tests.conformance.attention_tiled"
 
+DENSE = """TILE = 8
+
+
+def dense(pool):
+    return pool if pool.base is None else pool.base.reshape(-1)[: pool.size].reshape(pool.shape)
+"""
+"""Reads a pool as if it lay in C order."""
+
+WRAPPED = """blocks = table[inside // pool.shape[1]]
+    far = blocks.astype(np.int64) * (pool.strides[0] // pool.itemsize) >= 2**31
+    rows[seen] = pool[np.where(far, 0, blocks),"""
+"""Reads the wrong block where block * stride does not fit into 32 bits."""
+
+CLEANED = """        problem.value_cache[np.isnan(problem.value_cache)] = 0
+        out = np.zeros(problem"""
+"""A way to survive NaN that a shared cache forbids."""
+
 
 def tiled(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of the tiled kernel; at least one of `laws` (separated by spaces) must name it."""
@@ -39,7 +56,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ("range(span[0], span[1], TILE)", "range(span[0], span[1] + 1, TILE)"),
     ),
     tiled("wrong_kv_head", "one_hot census", ("query, request, head,", "query, request, num_kv_heads - 1 - head,")),
-    tiled("heads_interleaved", "one_hot census", ("slice(head * group, (head + 1) * group)", "slice(head, None, num_kv_heads)")),
+    tiled(
+        "heads_interleaved",
+        "one_hot census",
+        ("slice(head * group, (head + 1) * group)", "slice(head, None, num_kv_heads)"),
+    ),
     tiled("max_init_zero_instead_of_minus_inf", "bound lse_bound", ("np.full(rows, -np.inf,", "np.full(rows, 0,")),
     tiled("rescale_omitted", "bound one_hot", ("output * rescale[:, None]", "output")),
     tiled("total_not_rescaled", "bound one_hot", ("total * rescale", "total")),
@@ -61,10 +82,9 @@ MUTANTS: tuple[Mutant, ...] = (
     tiled("lse_base_2", "lse_bound", ("problem.dtype), lse\n", "problem.dtype), lse * np.float32(1.442695)\n")),
     tiled("sink_added_to_value", "bound census", ("np.zeros_like(outputs[:1])", "np.ones_like(outputs[:1])")),
     tiled(
-        "sink_counted_per_split",
-        "bound",
-        ("sinks)[None]]", "sinks)[None]] * 2"),
-        ("outputs[:1])]", "outputs[:1])] * 2"),
+        "sink_counted_twice",
+        "bound census",
+        ("sinks)[None]", "sinks + np.float32(np.log(2)))[None]"),
     ),
     tiled("alibi_sign", "bound", ("[:, None] * distance", "[:, None] * -distance")),
     tiled("alibi_slope_of_kv_head", "bound", ("problem.alibi_slopes[heads]", "problem.alibi_slopes[heads // 2]")),
@@ -106,4 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "copy_blocks",
         ("for source, destination in pairs:", "for source, destination in pairs[-1:]:"),
     ),
+    tiled("strides_ignored", "strides", ("rows[seen] = pool[", "rows[seen] = dense(pool)["), ("TILE = 8\n", DENSE)),
+    tiled("offsets_32_bit", "far_blocks", ("rows[seen] = pool[table[inside // pool.shape[1]],", WRAPPED)),
+    tiled("poison_cleaned_in_the_cache", "poison", ("        out = np.zeros(problem", CLEANED)),
 )

@@ -15,7 +15,7 @@ from pagedkv.spec import Batch, Config, Misuse, Reason, ceil_div
 from tests.optimized.manager_programs import CONFIGS, answer, canonical, operation, run, view
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(config=CONFIGS, rng=st.randoms(use_true_random=False), count=st.integers(1, 60))
 def test_a_batch_equals_its_rows_in_order(config: Config, rng: random.Random, count: int) -> None:
     """Two managers, one gets batches and the other their rows one by one: nothing tells them apart but placement."""

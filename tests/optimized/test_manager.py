@@ -19,7 +19,7 @@ from tests.optimized.manager_programs import CONFIGS, operation, run, view
 PROGRAMS = {"config": CONFIGS, "rng": st.randoms(use_true_random=False), "count": st.integers(1, 80)}
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(**PROGRAMS)
 def test_refusal_and_misuse_change_nothing_and_the_books_always_agree(
     config: Config, rng: random.Random, count: int

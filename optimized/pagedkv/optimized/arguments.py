@@ -70,3 +70,16 @@ def int_array(argument: str, values: object, count: int, least: int) -> Int64:
     if count and int(array.min()) < least:
         raise Misuse(argument, values, allowed)
     return array.astype(np.int64)
+
+
+def last_of_each(values: Int32, scratch: Int32) -> NDArray[np.bool_]:
+    """Which of these numbers stand for the last time, (count,). `scratch` has a place for each possible number, and
+    may hold anything.
+
+    >>> last_of_each(np.array([3, 1, 3], np.int32), scratch=np.empty(4, np.int32))
+    array([False,  True,  True])
+    """
+    order = np.arange(len(values), dtype=np.int32)
+    scratch[values] = order  # of equal indices the last is assigned
+    last: NDArray[np.bool_] = scratch[values] == order
+    return last

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pagedkv.optimized import growth, residency
-from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized import growth
+from pagedkv.optimized.arguments import Int32, Int64, last_of_each
 from pagedkv.optimized.plan import StepPlan, ragged
-from pagedkv.optimized.rows import RESIDENT, Rows
+from pagedkv.optimized.rows import Rows
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import Copy, Misuse, Ok, Outcome, Reason, Refused
 
@@ -77,27 +77,22 @@ def measure(state: ManagerState, rows: Int32, ends: Int64) -> Needs:
     table, bs = state.rows, state.config.block_size
     starts = np.minimum(table.reserved[rows], table.length[rows]).astype(np.int64)
     count, total = table.blocks[rows], -(-ends // bs)
-    growing = ends > starts
     first = starts // bs
-    inside = growing & (first < count)
-    block = table.tables[rows, np.where(inside, first, 0)]
-    block = np.where(inside, block, 0)
-    owners = state.pool.references[block]
+    rewriting = (first < count) & (ends > starts)
+    block = table.tables[rows, np.minimum(first, table.tables.shape[1] - 1)]  # anything where nothing is rewritten
+    shared = rewriting & (state.pool.references[block] > 1)
     return Needs(
         starts,
-        np.where(growing, np.maximum(total - count, 0), 0),
-        inside & (owners > 1),
-        inside & (owners == 1) & state.index.indexed[block],
-        growing & (total - table.holes[rows] > state.config.num_blocks),
+        np.maximum(total - count, 0),
+        shared,
+        rewriting & ~shared & state.index.indexed[block],
+        total - table.holes[rows] > state.config.num_blocks,
     )
 
 
 def independent(state: ManagerState, rows: Int32, needs: Needs) -> bool:
     """No row changes what another needs: all are distinct, and blocks suffice for all or none is shared."""
-    order = np.arange(len(rows))
-    last = np.empty(len(state.rows.state), np.int64)
-    last[rows] = order
-    if (last[rows] != order).any():
+    if not last_of_each(rows, state.rows.scratch).all():
         return False
     return not needs.shared.any() or (
         not needs.unservable.any() and int(needs.fresh.sum() + needs.shared.sum()) <= state.pool.available
@@ -111,13 +106,13 @@ def grow_rows(
     table, copies = state.rows, []
     refused, reasons = choose(state, needs)
     one_by_one = needs.shared | needs.entry
-    together = ~one_by_one
-    together[refused] = False
     one_by_one[refused] = False
     for i in np.flatnonzero(one_by_one).tolist():
         grown = growth.grow(state, int(rows[i]), int(ends[i]))
         assert not isinstance(grown, Refused)  # `choose` has seen to it
         copies += [(i, copy) for copy in grown]
+    together = ~one_by_one
+    together[refused] = False
     growing = np.flatnonzero(together & (needs.fresh > 0))
     if len(growing):
         taking, counts = rows[growing], needs.fresh[growing]
@@ -215,7 +210,7 @@ def check_commits(table: Rows, rows: Int32, computed: Int64) -> None:
     """Misuse if any row, judged in row order, goes back or passes what is reserved."""
     last = np.minimum(table.reserved[rows], table.length[rows])
     at_least: dict[int, int] = {}
-    if len(set(rows.tolist())) == len(rows):
+    if last_of_each(rows, table.scratch).all():
         wrong = np.flatnonzero((computed < table.computed[rows]) | (computed > last)).tolist()
     else:
         wrong = []
@@ -229,18 +224,3 @@ def check_commits(table: Rows, rows: Int32, computed: Int64) -> None:
         least = at_least.get(int(rows[i]), int(table.computed[rows[i]]))
         allowed = f"an integer between the computed {least} and the reserved {last[i]}"
         raise Misuse("computed", int(computed[i]), allowed)
-
-
-def free_rows(state: ManagerState, rows: Int32) -> None:
-    """Release everything that these rows have, in row order, each one's last block first."""
-    table = state.rows
-    seen: set[int] = set()
-    for row in rows.tolist():
-        if row in seen:
-            raise Misuse("requests", table.request[row], "each request at most once in a batch of free")
-        seen.add(row)
-    live = [table.live(row)[::-1] for row in rows.tolist() if table.state[row] == RESIDENT]
-    if live:
-        state.pool.release_many(np.concatenate(live))
-    for row in rows.tolist():
-        residency.forget_row(state, row)

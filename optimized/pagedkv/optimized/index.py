@@ -64,12 +64,15 @@ class PrefixIndex:
     def match(self, namespace: Namespace, tokens: Int32, limit: int) -> list[Node]:
         """The nodes of the longest present prefix, at most `limit`. Changes nothing."""
         nodes: list[Node] = []
-        node, data = self._roots.get(namespace), tokens.tobytes()
+        parent, data = self._roots.get(namespace), tokens.tobytes()
         for start in range(0, min(limit, len(data) // self._stride) * self._stride, self._stride):
-            node = self._find(node, data[start : start + self._stride]) if node else None
-            if node is None or node.block == NO_BLOCK:
+            if parent is None:
                 break
-            nodes.append(node)
+            block_tokens = data[start : start + self._stride]
+            parent = self._find(self._hash(parent.digest, block_tokens), parent, block_tokens)
+            if parent is None or parent.block == NO_BLOCK:
+                break
+            nodes.append(parent)
         return nodes
 
     def root(self, namespace: Namespace) -> Node:
@@ -80,12 +83,13 @@ class PrefixIndex:
 
     def child(self, parent: Node, tokens: bytes) -> Node:
         """The path one block longer, made if it is not known. The caller holds what it keeps."""
-        node = self._find(parent, tokens)
+        digest = self._hash(parent.digest, tokens)
+        node = self._find(digest, parent, tokens)
         if node is None:
-            node = Node(parent.namespace, parent, tokens, self._hash(parent.digest, tokens))
-            node.twin = self._first.get(node.digest)
-            self._first[node.digest] = node
-            self.hold(parent)
+            node = Node(parent.namespace, parent, tokens, digest)
+            node.twin = self._first.get(digest)
+            self._first[digest] = node
+            parent.users += 1
         return node
 
     def hold(self, node: Node) -> None:
@@ -147,8 +151,8 @@ class PrefixIndex:
             self._entries[node.block] = node
         self.indexed[new_block] = self.indexed.copy()
 
-    def _find(self, parent: Node, tokens: bytes) -> Node | None:
-        node = self._first.get(self._hash(parent.digest, tokens))
+    def _find(self, digest: bytes, parent: Node, tokens: bytes) -> Node | None:
+        node = self._first.get(digest)
         while node is not None and not (node.parent is parent and node.tokens == tokens):
             node = node.twin
         return node

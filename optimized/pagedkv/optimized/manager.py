@@ -23,7 +23,17 @@ import numpy as np
 
 from pagedkv.optimized import batch, growth, residency
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import MAX_INT32, Int32, Integers, Tokens, hashable, int_array, integer, token_array
+from pagedkv.optimized.arguments import (
+    MAX_INT32,
+    Int32,
+    Integers,
+    Tokens,
+    hashable,
+    int_array,
+    integer,
+    last_of_each,
+    token_array,
+)
 from pagedkv.optimized.index import HashFunction, keyed_hash
 from pagedkv.optimized.invariants import check
 from pagedkv.optimized.plan import StepPlan
@@ -134,7 +144,7 @@ class BlockManager:
 
     def free(self, request: RequestId) -> Ok:
         """The request is gone."""
-        residency.free(self._state, self._state.rows.find("request", request))
+        residency.free(self._state, np.array([self._state.rows.find("request", request)], np.int32))
         return Ok()
 
     def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
@@ -182,8 +192,12 @@ class BlockManager:
 
     def free_batch(self, requests: Sequence[RequestId] | Int32) -> None:
         """These requests, each named once, are gone. Equals `free` row by row."""
-        rows = self._state.rows.handles(requests, preempted=True)
-        batch.free_rows(self._state, rows)
+        table, rows = self._state.rows, self._state.rows.handles(requests, preempted=True)
+        last = last_of_each(rows, table.scratch)
+        if not last.all():
+            again = table.request[rows[last.argmin()]]
+            raise Misuse("requests", again, "each request at most once in a batch of free")
+        residency.free(self._state, rows)
 
     # The prefix index.
 

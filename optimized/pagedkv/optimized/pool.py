@@ -12,7 +12,7 @@ popped for use is never held as long as one that is not is left.
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32
+from pagedkv.optimized.arguments import Int32, last_of_each
 from pagedkv.optimized.index import PrefixIndex
 from pagedkv.optimized.recency import IdleQueue
 from pagedkv.spec.words import StepId
@@ -34,6 +34,7 @@ class BlockPool:
         """Steps in flight and their numbers, in the order in which they began."""
         self.evictions = 0
         self._next_step = 0
+        self._scratch = np.empty(num_blocks, np.int32)
         self._index = index
         self._free = np.arange(num_blocks, dtype=np.int32)[::-1].copy()  # a stack: the lowest block on top
         self._num_free = num_blocks
@@ -81,8 +82,7 @@ class BlockPool:
         """The same for blocks that may repeat: each one comes back where its last reference goes."""
         np.subtract.at(self.references, blocks, 1)
         unused = blocks[self.references[blocks] == 0]
-        _, last_first = np.unique(unused[::-1], return_index=True)
-        self._put_back(unused[np.sort(len(unused) - 1 - last_first)])
+        self._put_back(unused[last_of_each(unused, self._scratch)])
 
     def forget(self, blocks: Int32) -> None:
         """Drop the entries of used blocks: they will be written."""

@@ -43,18 +43,18 @@ def truncate(state: ManagerState, row: int, length: int) -> Outcome:
     return Ok()
 
 
-def free(state: ManagerState, row: int) -> None:
-    """Release everything that a row has, also what it saved in swap space."""
-    if state.rows.state[row] == RESIDENT:
-        state.release_table(row)
-    forget_row(state, row)
-
-
-def forget_row(state: ManagerState, row: int) -> None:
-    """The rest of `free`, once the blocks are released."""
-    forget_saved(state, row)
-    state.move_cursor(row, None)
-    state.rows.remove(row)
+def free(state: ManagerState, rows: Int32) -> None:
+    """Release what these distinct rows have, in row order, each one's last block first, and what is in swap space."""
+    table = state.rows
+    live = [table.live(row)[::-1] for row in rows.tolist() if table.state[row] == RESIDENT]
+    if len(live) == 1:
+        state.pool.release(live[0])
+    elif live:
+        state.pool.release_many(np.concatenate(live))
+    for row in rows.tolist():
+        forget_saved(state, row)
+        state.move_cursor(row, None)
+    table.remove(rows)
 
 
 def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:

@@ -41,6 +41,7 @@ class Rows:
         """Swapped out: the blocks of swap space that hold the live blocks of the table, in its order."""
         self.resident = 0
         """Rows in state RESIDENT."""
+        self.scratch = np.empty(16, np.int32)
         self._unused = list(range(15, -1, -1))
 
     def find(self, argument: str, request: RequestId, allowed: str = "the id of a known request") -> int:
@@ -90,13 +91,15 @@ class Rows:
         """No blocks, and nothing computed."""
         self.reserved[row] = self.computed[row] = self.blocks[row] = self.holes[row] = 0
 
-    def remove(self, row: int) -> None:
-        del self.row_of[self.request[row]]
-        self.request[row] = self.namespace[row] = self.cursor[row] = self.saved[row] = None
-        self.set_state(row, ABSENT)
-        self.length[row] = 0
-        self.empty(row)
-        self._unused.append(row)
+    def remove(self, rows: Int32) -> None:
+        """These distinct rows are free for other requests; the first of them is the next to go."""
+        self.resident -= int((self.state[rows] == RESIDENT).sum())
+        self.state[rows] = ABSENT
+        self.length[rows] = self.blocks[rows] = 0
+        for row in rows[::-1].tolist():
+            del self.row_of[self.request[row]]
+            self.request[row] = self.namespace[row] = self.cursor[row] = self.saved[row] = None
+            self._unused.append(row)
 
     def set_state(self, row: int, state: int) -> None:
         self.resident += (state == RESIDENT) - int(self.state[row] == RESIDENT)
@@ -147,4 +150,5 @@ class Rows:
             setattr(self, name, new)
         for values in (self.request, self.namespace, self.cursor, self.saved):
             values.extend([None] * count)
+        self.scratch = np.empty(2 * count, np.int32)
         self._unused = list(range(2 * count - 1, count - 1, -1))

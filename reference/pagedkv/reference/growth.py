@@ -81,7 +81,7 @@ class GrowthOperations(ManagerBase):
         del entry.prefixes[length // size :]
         entry.computed, entry.reserved = computed, min(entry.reserved, length)
         self._release_table(entry, keep=ceil_div(entry.reserved, size))
-        if entry.table and entry.table[-1] in self.pool.index.unwritten:
+        if entry.reserved % size and entry.table[-1] in self.pool.index.unwritten:
             self.pool.forget(entry.table[-1])  # the write that the entry promises may not come
         return Ok()
 

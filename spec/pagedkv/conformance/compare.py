@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from pagedkv.spec import (
-    HOLE, Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Ok, Operation,
-    Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate, Unpin,
-    available, permutation,
+    HOLE, Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Identity, Lookup, Ok,
+    Operation, Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate,
+    Unpin, available, permutation,
 )  # fmt: skip
 from pagedkv.spec.subject import BlockManagerSubject, Lengths, Snapshot
 
@@ -95,6 +95,33 @@ _LAWS_OF_ANSWERS = {
     "remapped": "deduplication replaces by the same identity",
     "evicted": "evict drops what was asked for, if there is as much",
 }
+
+
+def lru_difference(before: State, after: State, operation: Operation) -> Difference | None:
+    """With the policy "lru": what was idle for longer than an evicted block is evicted too.
+
+    Unless it was hit just now, is held, or is an ancestor of a block that was evicted or is still idle: children may
+    go before their parents.
+    """
+    if isinstance(operation, Permute | ResetPrefixIndex):
+        return None
+    evicted = [block for block in before.idle_since if after.entries.get(block) != before.entries[block]]
+    if not evicted:
+        return None
+    last = list(before.idle_since).index(evicted[-1])
+    below = [before.entries[b] for b in evicted] + [after.entries[b] for b in after.idle_since]
+    for block in list(before.idle_since)[:last]:
+        held = block in before.held and not isinstance(operation, Evict)
+        if block in after.idle_since and block not in evicted and not held:
+            identity = before.entries[block]
+            if not any(_extends(other, identity) for other in below):
+                return Difference("lru: the longest idle is evicted first", f"{identity} was spared for {evicted}")
+    return None
+
+
+def _extends(longer: Identity, shorter: Identity) -> bool:
+    size = len(shorter.tokens)
+    return len(longer.tokens) > size and (longer.namespace, longer.tokens[:size]) == (shorter.namespace, shorter.tokens)
 
 
 def differences(seen: Snapshot, state: State, *, whole: bool) -> Difference | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from copy import copy
 from typing import NamedTuple
 
-from pagedkv.conformance.compare import Difference, differences, outcome_difference, subject_call
+from pagedkv.conformance.compare import Difference, differences, lru_difference, outcome_difference, subject_call
 from pagedkv.conformance.shadow import Shadow
 from pagedkv.spec import (
     CANONICAL, Admit, Append, Attend, Batch, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free, IllegalChoice,
@@ -77,6 +77,9 @@ class Differential:
         before = self.state
         self.state = self._adopt_evictions(run.state, seen, operation, refused=run.state is before)
         self._compare(seen, self.state, "refused changes nothing" if run.state is before else None, operation)
+        ordered = self.capabilities.policy == "lru" and seen.index is not None
+        if ordered and (disorder := lru_difference(before, self.state, operation)):
+            raise Violation(*disorder, operation)
         self._follow(operation, answer, seen, before)
         return run.outcomes
 

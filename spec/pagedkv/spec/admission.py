@@ -39,7 +39,7 @@ def admit(
     if request in state.requests:
         raise Misuse("request", request, "the id of no known request")
     check_tokens(tokens)
-    if reserve is not None and not (isinstance(reserve, int) and 0 <= reserve <= len(tokens)):
+    if reserve is not None and (type(reserve) is not int or not 0 <= reserve <= len(tokens)):
         raise Misuse("reserve", reserve, f"an integer between 0 and the prompt's length {len(tokens)}")
     return enter(state, request, Request(namespace, tokens), len(tokens) if reserve is None else reserve, choices)
 

@@ -43,7 +43,8 @@ def stored(array: Array, dtype: str) -> Array:
     if dtype not in DTYPES:
         raise Misuse("dtype", dtype, f"one of {', '.join(DTYPES)}")
     if dtype != "bfloat16":
-        return np.asarray(array).astype(np.float16 if dtype == "float16" else np.float32)
+        with np.errstate(over="ignore"):  # beyond the largest finite value lies infinity
+            return np.asarray(array).astype(np.float16 if dtype == "float16" else np.float32)
     single = np.asarray(array).astype(np.float32)
     bits = single.view(np.uint32).astype(np.uint64)
     even = np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))

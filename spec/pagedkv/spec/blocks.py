@@ -92,6 +92,7 @@ def acquire(state: State, block: Block) -> None:
     """One more reference. A held block that is hit is used again, and no longer waits."""
     state.references[block] = state.references.get(block, 0) + 1
     state.held.pop(block, None)
+    state.idle_since.pop(block, None)
 
 
 def release(state: State, block: Block) -> None:

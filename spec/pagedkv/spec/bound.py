@@ -5,12 +5,12 @@ output by itself, and follows from the stored values and the numbers that an imp
 Nothing is tuned. A difference beyond it is a fault, or a false declaration. For one row, one head and one column, with
 s_j and E_j of the chapter before, and p_j = exp(s_j - LSE):
 
-1. *Weights* that are off by exp(e_j), |e_j| <= E_j, in numerator and denominator. Since sum_j p_j (v_j - out) = 0, they
-   move the output by `sum_j p_j (exp(e_j) - 1) (v_j - out) / sum_j p_j exp(e_j)`, which vanishes where all values agree.
+1. *Weights* that are off by exp(e_j), |e_j| <= E_j, in numerator and denominator. As sum_j p_j (v_j - out) = 0, they
+   move the output by `sum_j p_j (exp(e_j) - 1) (v_j - out) / sum_j p_j exp(e_j)`, which is 0 where all values agree.
    The divisor is at least `D = sum_j p_j exp(-E_j)`. A sink takes part as a token with value 0.
 2. *Numerator* only, relative to each p_j v_j: `H = u_weights + u_a (tile + T) + 2T u`: weights rounded before they meet
    V, the sums within a tile and over tiles, the rescales.
-3. *Denominator* only: `Z = u_a (tile + T) + 2T u + 2u`. A product of k factors 1 + u stays below exp(k u), and so H and Z
+3. *Denominator* only: `Z = u_a (tile + T) + 2T u + 2u`. A product of k factors 1 + u stays below exp(k u), so H and Z
    stand for expm1 of these sums.
 4. *Underflow*: each step may lose float32's smallest normal number; float16 weights lose up to 2**-25 each, next to a
    largest weight of 1.
@@ -46,12 +46,10 @@ SMALLEST = {"float64": TINY, "float32": TINY, "float16": 2.0**-25, "bfloat16": T
 
 @dataclass(frozen=True)
 class Bound:
-    """The specification's result, and how far from it an implementation may lie. All arrays float64."""
+    """The specification's result, and how far from it an implementation may lie; arrays as `attention` returns."""
 
     out: Array
-    """(m, num_q_heads, value_dim)."""
     lse: Array
-    """(m, num_q_heads)."""
     out_bound: Array
     lse_bound: Array
     seen: int
@@ -71,19 +69,21 @@ def bound(
     """The bound for one request. Arguments and `options` as `attention`; `dtype` is that of the output."""
     options = {"causal": True, "window": None, "softcap": 0.0, "alibi_slopes": None, "sinks": None, **options}
     out, lse = attention(query, key, value, **options)
-    result = Bound(out, lse, np.zeros_like(out), np.zeros_like(lse), 0, 0)
+    out_bound, lse_bound = np.zeros_like(out), np.zeros_like(lse)
     count = shown = 0
     for row, position in enumerate(row_positions(len(query), len(key))):
         visible = seen(position, len(key), causal=options["causal"], window=options["window"])
         if not visible:
             continue
         s, error = weight_errors(query[row], key, position, visible, lse[row], model, options)
+        log_p = s - lse[row][:, None]
         values = by_query_head(value, visible, query.shape[1])
-        result.out_bound[row] = _output_bound(s - lse[row][:, None], error, values, out[row], model, dtype)
-        result.lse_bound[row] = _lse_bound(s, error, lse[row], model)
-        loss = _losses(np.exp(s - lse[row][:, None])[:, : len(visible)], values, out[row])
-        count, shown = count + loss[..., 0].size, shown + int((loss > 2 * result.out_bound[row][:, None]).any(2).sum())
-    return Bound(out, lse, result.out_bound, result.lse_bound, count, shown)
+        out_bound[row] = _output_bound(log_p, error, values, out[row], model, dtype)
+        lse_bound[row] = _lse_bound(s, error, lse[row], model)
+        loss = _losses(np.exp(log_p[:, : len(visible)]), values, out[row])
+        count += loss[..., 0].size
+        shown += int((loss > 2 * out_bound[row][:, None]).any(axis=2).sum())
+    return Bound(out, lse, out_bound, lse_bound, count, shown)
 
 
 def _relative(model: RoundingModel) -> tuple[float, float]:
@@ -127,19 +127,21 @@ def _losses(p: Array, values: Array, out: Array) -> Array:
 
 def paged_bound(problem: Problem, model: RoundingModel) -> Bound:
     """The bound for a launch, its output in the problem's dtype; shapes as `paged_attention`."""
-    parts: list[Bound] = []
-    for rows, key, value, options in requests(problem):
-        parts.append(bound(problem.query[rows], key, value, model=model, dtype=problem.dtype, **options))
-    arrays = (
+    parts = [
+        bound(problem.query[rows], key, value, model=model, dtype=problem.dtype, **options)
+        for rows, key, value, options in requests(problem)
+    ]
+    out, lse, out_bound, lse_bound = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("out", "lse", "out_bound", "lse_bound")
     )
-    return Bound(*arrays, sum(part.seen for part in parts), sum(part.visible for part in parts))
+    counts = sum(part.seen for part in parts), sum(part.visible for part in parts)
+    return Bound(out, lse, out_bound, lse_bound, *counts)
 
 
 def rho(result: Array, reference: Array, within: Array) -> Array:
     """|result - reference| / bound, element by element; the gate is 1. Equal: 0, also where both are -inf. NaN: inf.
 
-    >>> rho(np.array([1.5, -np.inf, np.nan, 2.0]), np.array([1.0, -np.inf, 0.0, 1.0]), np.array([1.0, 0, 1, 0])).tolist()
+    >>> rho(np.array([1.5, -np.inf, np.nan, 2]), np.array([1, -np.inf, 0, 1]), np.array([1, 0, 1, 0])).tolist()
     [0.5, 0.0, inf, inf]
     """
     result = np.asarray(result, dtype=np.float64)

@@ -80,7 +80,7 @@ def commit(state: State, request: RequestId, computed: int, choices: Choices = C
     """
     r = resident(state, request)
     last = min(r.reserved, r.length)
-    if not isinstance(computed, int) or not r.computed <= computed <= last:
+    if not isinstance(computed, int) or isinstance(computed, bool) or not r.computed <= computed <= last:
         raise Misuse("computed", computed, f"an integer between the computed {r.computed} and the reserved {last}")
     bs, table, remapped = state.config.block_size, list(r.table), []
     if computed == r.computed:

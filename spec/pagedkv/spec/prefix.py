@@ -11,7 +11,7 @@ entry outlives its request: the block is then idle, until it is hit, evicted, or
 from collections.abc import Iterable
 
 from pagedkv.spec.blocks import CANONICAL, Choices, IllegalChoice, acquire, drop_entry, evictable, release
-from pagedkv.spec.state import State, operation
+from pagedkv.spec.state import State, check_tokens, operation
 from pagedkv.spec.words import Block, Identity, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token
 
 
@@ -73,6 +73,7 @@ def publish_scheduled(state: State, request: RequestId, start: int) -> None:
 @operation
 def lookup(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", choices: Choices = CANONICAL) -> Outcome:
     """The length of the present prefix in tokens, in whole blocks, uncapped. Nothing moves, not even recency."""
+    check_tokens(tokens, at_least=0)
     return Ok(cached_tokens=len(find(state, namespace, tokens, len(tokens), choices)) * state.config.block_size)
 
 
@@ -82,6 +83,7 @@ def pin(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", choi
 
     Pins nest, and each counts as a reference to every block that it holds.
     """
+    check_tokens(tokens, at_least=0)
     blocks = tuple(find(state, namespace, tokens, len(tokens), choices))
     for block in blocks:
         acquire(state, block)

@@ -64,7 +64,7 @@ def truncate(state: State, request: RequestId, length: int) -> Outcome:
     kept = r.table[: ceil_div(reserved, bs)]
     for block in reversed(r.table[len(kept) :]):
         release(state, block)
-    if kept and kept[-1] in state.entries and len(state.contents[kept[-1]]) < bs:
+    if reserved % bs and kept[-1] in state.entries and len(state.contents[kept[-1]]) < bs:
         drop_entry(state, kept[-1])  # indexed ahead of a write that will not come
     state.requests[request] = replace(r, tokens=r.tokens[:length], reserved=reserved, computed=computed, table=kept)
     return Ok()

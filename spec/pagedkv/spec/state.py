@@ -75,6 +75,7 @@ class State:
     takings: int = 0
     """How many operations have taken blocks; with `idle_since` it bounds what a silent index may have evicted."""
     idle_since: dict[Block, int] = field(default_factory=dict)
+    """`takings` at the release of each idle block, in the order of release: the least recently used first."""
 
     def copy(self) -> "State":
         draft = copy(self)
@@ -118,7 +119,7 @@ def resident(state: State, request: RequestId) -> Request:
     return state.requests[request]
 
 
-def check_tokens(tokens: tuple[Token, ...]) -> None:
-    """Tokens are integers >= 0, and there is at least one."""
-    if not tokens or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
-        raise Misuse("tokens", tokens, "at least one token, each an integer >= 0")
+def check_tokens(tokens: tuple[Token, ...], at_least: int = 1) -> None:
+    """Tokens are integers >= 0, and there are at least so many."""
+    if len(tokens) < at_least or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
+        raise Misuse("tokens", tokens, f"at least {at_least} tokens, each an integer >= 0")

@@ -33,7 +33,8 @@ class Capabilities:
     evict: bool = False
     """`evict` and `reset_prefix_index`; needs `reports_index`, for which entries go is free."""
     reports_index: bool = False
-    """`Snapshot.index` is given; without it hits are held to must <= cached <= may."""
+    """`Snapshot.index` is given. Without it hits are held to must <= cached <= may, and a subject must keep the entries
+    of idle blocks that it does not take."""
     publish: Literal["commit", "schedule"] = "commit"
     dedup: bool = False
     preempt: bool = False

@@ -34,6 +34,6 @@ def release_dead(state: State, request: RequestId) -> None:
     """Turn the blocks that have died into holes. An indexed one becomes idle, and can still be hit."""
     r = state.requests[request]
     holes = max(r.holes, dead_blocks(state.config, r.computed))
-    for block in r.table[r.holes : holes]:
+    for block in reversed(r.table[r.holes : holes]):
         release(state, block)
     state.requests[request] = replace(r, table=(HOLE,) * holes + r.table[holes:])

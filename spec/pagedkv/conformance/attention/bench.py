@@ -13,7 +13,8 @@ import numpy as np
 
 from pagedkv.conformance.attention.cases import Case, cast, contents, storage
 from pagedkv.conformance.attention.placement import Placement, place
-from pagedkv.spec.subject import AttentionSubject, Problem
+from pagedkv.spec.bound import Bound
+from pagedkv.spec.subject import AttentionSubject, Problem, RoundingModel
 
 
 class Broken(Exception):
@@ -37,8 +38,8 @@ class Bench:
     worst_rho: float = 0.0
     visibility: float | None = None
     """The lowest seen; None before the first."""
-    exercised: set[str] = field(default_factory=set)
-    """Capabilities that a law has relied on."""
+    bounds: dict[tuple[Case, RoundingModel], Bound] = field(default_factory=dict)
+    """Oracle results that several laws start from."""
     _plain: dict[Case, Result] = field(default_factory=dict)
 
     def attend(self, problem: Problem) -> Result:
@@ -59,10 +60,6 @@ class Bench:
         if case not in self._plain:
             self._plain[case] = self.attend(place(case, contents(case)))
         return self._plain[case]
-
-    def forget(self) -> None:
-        """Drop remembered results."""
-        self._plain.clear()
 
 
 Law: TypeAlias = Callable[[Bench, Case], int]

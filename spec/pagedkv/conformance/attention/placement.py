@@ -1,5 +1,7 @@
 """Placement: where the contents of a case lie. Nothing here may change one bit of a result."""
 
+import mmap
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +15,14 @@ from pagedkv.spec.words import HOLE, ceil_div
 FILLS = ("zero", "nan", "inf", "max", "foreign")
 """What unused slots hold: 0, NaN, +Inf, the largest finite value, or rows of another request."""
 
+LAYOUTS = ("plain", "padded", "far")
+"""Pools in C order; heads before offsets (HND) with padded rows; blocks so far apart that 32-bit offsets overflow."""
+
 SPARE_BLOCKS = 3
 TAIL_COLUMNS = 2
+
+NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
+"""MAP_NORESERVE, which `mmap` does not name: address space without a claim on memory."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,8 @@ class Placement:
     """Leading logical blocks that all requests share physically; their contents must agree."""
     dead: str = "live"
     """Blocks that a window hides from every row: "live" contents, "fill" garbage, or a "hole" in the table."""
-    strided: bool = False
-    """Heads before offsets in memory (HND) with a padded row, seen through a view."""
+    layout: str = "plain"
+    """How the pools lie in memory, one of `LAYOUTS`."""
 
 
 def dead_blocks(case: Case, request: int) -> int:
@@ -61,7 +69,7 @@ def place(case: Case, inside: Contents, placement: Placement | None = None) -> P
     block_tables, num_blocks = tables(case, placement)
     pools = []
     for arrays in (inside.keys, inside.values):
-        pool = _pool(case, num_blocks, placement.strided)
+        pool = empty_pool(case, num_blocks, placement.layout)
         pool[...] = _filler(case, arrays, pool.shape, placement.fill, rng)
         for request, array in enumerate(arrays):
             hidden = dead_blocks(case, request) if placement.dead != "live" else 0
@@ -103,11 +111,23 @@ def scatter(pool: Any, table: Any, rows: Any, first: int = 0) -> None:
     pool[table[positions // block_size], positions % block_size] = rows[first:]
 
 
-def _pool(case: Case, num_blocks: int, strided: bool) -> Any:
-    if not strided:
-        return np.zeros((num_blocks, case.block_size, case.num_kv_heads, case.head_dim), dtype=storage(case.dtype))
-    wide = np.zeros((num_blocks, case.num_kv_heads, case.block_size, case.head_dim + 8), dtype=storage(case.dtype))
-    return wide[..., : case.head_dim].swapaxes(1, 2)
+def empty_pool(case: Case, num_blocks: int, layout: str) -> Any:
+    """A pool (num_blocks, block_size, num_kv_heads, head_dim) of zeros in one of `LAYOUTS`.
+
+    Raises:
+        OSError: "far", and the system maps no such range of addresses. Untouched pages take no memory.
+    """
+    kind, heads, dim = storage(case.dtype), case.num_kv_heads, case.head_dim
+    if layout == "plain":
+        return np.zeros((num_blocks, case.block_size, heads, dim), dtype=kind)
+    if layout == "padded":
+        return np.zeros((num_blocks, heads, case.block_size, dim + 8), dtype=kind)[..., :dim].swapaxes(1, 2)
+    apart = 2**31 // (num_blocks - 1) + 64  # in elements: the last block begins past what 32 bits count
+    size = (2**31 + num_blocks * apart) * kind.itemsize  # an offset that wraps around lands inside, on zeros
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+    shape, strides = (num_blocks, case.block_size, heads, dim), (apart, heads * dim, dim, 1)
+    start = 2**31 * kind.itemsize
+    return np.ndarray(shape, kind, memory, start, tuple(stride * kind.itemsize for stride in strides))
 
 
 def _filler(case: Case, arrays: Sequence[Any], shape: tuple[int, ...], fill: str, rng: np.random.Generator) -> Any:

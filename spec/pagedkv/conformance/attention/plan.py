@@ -30,6 +30,7 @@ NEEDS = {
     "batch_invariance": "batch_invariant",
     "split_invariance": "split_invariant",
     "strides": "strided",
+    "far_blocks": "strided",
     "lse_bound": "returns_lse",
     "write_path": "writes",
     "copy_blocks": "writes",
@@ -85,7 +86,7 @@ def checks(
     probed = replace(base, lengths=(8, 3), query_lens=rows, seed=seed + 1)
     yield from (Check(law, probed) for law in PROBES)
     bounds = [law for law in BOUNDS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
-    edges = replace(base, lengths=(0, 1, 3, 4, 5), query_lens=(1, 3, 1, 2, 2) if several else (1,) * 5, seed=seed + 2)
+    edges = replace(base, lengths=(0, 1, 3, 4, 5, 5), query_lens=(1, 3, 1, 2, 2, 0) if several else (1,) * 6, seed=seed + 2)
     yield from (Check(law, edges) for law in ("census", *bounds))
     step = min(tile, 16 if size == "tiny" else 64)
     if plain or size == "full":

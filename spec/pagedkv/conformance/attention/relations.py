@@ -10,7 +10,7 @@ import numpy as np
 
 from pagedkv.conformance.attention.bench import Bench, Law, Result, require_same_bits
 from pagedkv.conformance.attention.cases import Case, Contents, cast, contents
-from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place
+from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place, tables
 from pagedkv.spec.words import ceil_div
 
 
@@ -99,7 +99,17 @@ def split_invariance(bench: Bench, case: Case) -> int:
 
 def strides(bench: Bench, case: Case) -> int:
     """Declared `strided`: heads before offsets in memory, with padded rows, give what the plain layout gives."""
-    require_same_bits(bench.run(case), bench.run(case, Placement(strided=True)), "the strides of the caches")
+    require_same_bits(bench.run(case), bench.run(case, Placement(layout="padded")), "the strides of the caches")
+    return 1
+
+
+def far_blocks(bench: Bench, case: Case) -> int:
+    """Declared `strided`: blocks more than 2**31 elements apart are found, so offsets are 64-bit before multiplying."""
+    try:
+        launch = place(case, contents(case), _with_last_block_used(case))
+    except (OSError, OverflowError, AttributeError):  # no such address space here
+        return 0
+    require_same_bits(bench.run(case), bench.attend(launch), "the distance between blocks (32-bit offsets?)")
     return 1
 
 
@@ -124,6 +134,7 @@ RELATIONS: dict[str, Law] = {
     "batch_invariance": batch_invariance,
     "split_invariance": split_invariance,
     "strides": strides,
+    "far_blocks": far_blocks,
     "dead_blocks": dead,
 }
 """Every relation by name."""
@@ -134,6 +145,16 @@ def _common_prefix(inside: Contents, tokens: int) -> Contents:
     keys = [np.concatenate([inside.keys[0][:tokens], key[tokens:]]) for key in inside.keys]
     values = [np.concatenate([inside.values[0][:tokens], value[tokens:]]) for value in inside.values]
     return replace(inside, keys=tuple(keys), values=tuple(values))
+
+
+def _with_last_block_used(case: Case) -> Placement:
+    """A far placement in which the first request uses the last block of the pool."""
+    for seed in range(1000):
+        placement = Placement(seed=seed, layout="far")
+        block_tables, num_blocks = tables(case, placement)
+        if num_blocks - 1 in block_tables[0, : ceil_div(case.lengths[0], case.block_size)]:
+            return placement
+    return Placement(layout="far")
 
 
 def _churned(bench: Bench, case: Case, inside: Contents) -> Result:

@@ -72,16 +72,18 @@ class AttentionReport:
         return {**asdict(self), "laws": {name: asdict(count) for name, count in self.laws.items()}, "ok": self.ok}
 
     def lines(self) -> list[str]:
-        """The report as text, one line a configuration and one or three a failure."""
+        """The report as text: one line a configuration, and each broken law with its first case."""
         head = f"{'configuration':<44} {'relations':>9} {'probes':>7} {'bounds':>7} {'rho':>6} {'visible':>8}"
         lines = [f"attention: {self.subject} ({self.size}, seed {self.seed}, {self.launches} launches)", head]
         for each in self.configurations:
             visible = "" if each.visibility is None else f"{each.visibility:.0%}"
             counts = f"{each.relations.checked:>9} {each.probes.checked:>7} {each.bounds.checked:>7}"
             lines.append(f"{each.name:<44} {counts} {each.worst_rho:>6.2f} {visible:>8}")
-        for failure in self.failures:
-            lines.append(f"FAILED {failure.kind} {failure.law}: {failure.detail}")
-            lines.append(f"  {failure.case}")
+        for law in dict.fromkeys(failure.law for failure in self.failures):
+            first, *more = [failure for failure in self.failures if failure.law == law]
+            lines.append(f"FAILED {first.kind} {law}: {first.detail}")
+            lines += [f"  {first.case}"] if first.case else []
+            lines += [f"  and in {len(more)} more configurations"] if more else []
         if self.not_exercised:
             lines.append(f"not exercised (not declared): {', '.join(self.not_exercised)}")
         return lines

@@ -4,12 +4,14 @@
 < 0 and touches nothing else; `copy_blocks` copies whole blocks and touches nothing else.
 """
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Law
-from pagedkv.conformance.attention.cases import Case, cast, max_finite, storage
+from pagedkv.conformance.attention.cases import Case, cast, max_finite
+from pagedkv.conformance.attention.placement import empty_pool
 
 NUM_BLOCKS = 7
 
@@ -18,11 +20,11 @@ def write_path(bench: Bench, case: Case) -> int:
     """Stored bytes are the cast of the input at slots >= 0; every other byte is as it was."""
     rng = np.random.default_rng((case.seed, 31))
     checked = 0
-    for count, skipped in ((0, 0), (1, 0), (2, 2), (2 * case.block_size + 1, 2)):
+    for (count, skipped), layout in product(((0, 0), (1, 0), (2, 2), (2 * case.block_size + 1, 2)), _layouts(bench)):
         slots = rng.permutation(NUM_BLOCKS * case.block_size)[:count].astype(np.int64)
         slots[rng.permutation(count)[:skipped]] = [-1, -(2**40)][:skipped]
         rows = [_rows(case, count, rng) for _ in range(2)]
-        pools = [_pool(case, rng) for _ in range(2)]
+        pools = [_pool(case, rng, layout) for _ in range(2)]
         expected = [pool.copy() for pool in pools]
         for row, pool in zip(rows, expected, strict=True):
             kept = slots >= 0
@@ -39,8 +41,9 @@ def copy_blocks(bench: Bench, case: Case) -> int:
     """Each destination holds its source's bytes, a source copied twice too; every other byte is as it was."""
     rng = np.random.default_rng((case.seed, 32))
     checked = 0
-    for pairs in ([], [(6, 0)], [(1, 5), (1, 3), (4, 2)]):
-        caches = [_pool(case, rng) for _ in range(3)]
+    plans: list[list[tuple[int, int]]] = [[], [(6, 0)], [(1, 5), (1, 3), (4, 2)]]
+    for pairs, layout in product(plans, _layouts(bench)):
+        caches = [_pool(case, rng, layout) for _ in range(3)]
         expected = [cache.copy() for cache in caches]
         for cache in expected:
             for source, destination in pairs:
@@ -72,12 +75,17 @@ def _rows(case: Case, count: int, rng: np.random.Generator) -> Any:
     return rows
 
 
-def _pool(case: Case, rng: np.random.Generator) -> Any:
+def _layouts(bench: Bench) -> tuple[str, ...]:
+    return ("plain", "padded") if bench.subject.capabilities.strided else ("plain",)
+
+
+def _pool(case: Case, rng: np.random.Generator, layout: str) -> Any:
     """A pool full of marks, NaN among them: what must survive."""
-    shape = (NUM_BLOCKS, case.block_size, case.num_kv_heads, case.head_dim)
-    pool = rng.standard_normal(shape)
-    pool[rng.random(shape) < 0.1] = np.nan
-    return np.ascontiguousarray(cast(pool, case.dtype), dtype=storage(case.dtype))
+    pool = empty_pool(case, NUM_BLOCKS, layout)
+    marks = rng.standard_normal(pool.shape)
+    marks[rng.random(pool.shape) < 0.1] = np.nan
+    pool[...] = cast(marks, case.dtype)
+    return pool
 
 
 def _same_slots(name: str, want: Any, got: Any, slots: Any) -> None:

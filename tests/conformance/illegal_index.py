@@ -1,0 +1,228 @@
+"""Broken reference managers: the prefix index, and what happens over time (steps, window, swap)."""
+
+from tests.conformance.illegal_tool import mutant
+
+INDEX = (
+    mutant(
+        "stale_index_entry",
+        "a write into an indexed block drops its entry",
+        "growth",
+        ("pool.forget(entry.table[i])", "pass"),
+        needs="prefix_cache truncate",
+    ),
+    mutant(
+        "publication_before_commit",
+        "cached implies computed",
+        "base",
+        ('if not self.config.prefix_cache or self.config.publish != "schedule":', "if not self.config.prefix_cache:"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "publication_of_a_partial_block",
+        "only full blocks are indexed",
+        "growth",
+        ("range(old // size, entry.computed // size):", "range(old // size, -(-entry.computed // size)):"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "eviction_of_a_pinned_block",
+        "a pinned block is never evicted",
+        "prefixes",
+        ("for block in hits:\n            self.pool.share(block)", "pass"),
+        ("for block in reversed(pins.pop()):\n            self.pool.release(block)", "pins.pop()"),
+        needs="pins",
+    ),
+    mutant(
+        "pins_do_not_nest",
+        "pins nest",
+        "prefixes",
+        ("self.pins.setdefault((namespace, path), []).append(hits)", "self.pins[namespace, path] = [hits]"),
+        needs="pins",
+    ),
+    mutant(
+        "pins_forgotten_by_permute",
+        "relabelling changes nothing observable",
+        "manager",
+        ("pins[:] = [[labels[block] for block in blocks] for blocks in pins]", "pass"),
+        needs="pins permute",
+    ),
+    mutant(
+        "hit_leaves_nothing_to_compute",
+        "at least one token is left to compute",
+        "residency",
+        ("[: (entry.length - 1) // size]", "[: entry.length // size]"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "wrong_namespace_hit",
+        "identity is the pair (namespace, tokens)",
+        "index",
+        (" or self.namespace != other.namespace:", ":"),
+        ("namespace if parent is None else parent._hash", "0 if parent is None else parent._hash"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "hash_ignores_last_token",
+        "a hit compares the tokens",
+        "index",
+        ("mine.block_tokens != theirs.block_tokens:", "mine.block_tokens[:-1] != theirs.block_tokens[:-1]:"),
+        ("parent._hash, block_tokens))", "parent._hash, block_tokens[:-1]))"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "path_ignored",
+        "identity is the whole token path",
+        "index",
+        ("mine, theirs = mine.parent, theirs.parent", "break"),
+        ("namespace if parent is None else parent._hash", "namespace"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "hit_evicted_by_its_own_admission",
+        "no block hit by an operation is evicted by it",
+        "residency",
+        ("for block in live:  # first, so that no hit is evicted\n            pool.share(block)", "pass"),
+        (
+            "range(ceil_div(reserved, size) - len(hits))]\n",
+            "range(ceil_div(reserved, size) - len(hits))]\n        for block in live:\n            pool.share(block)\n",
+        ),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "idle_hit_not_needed",
+        "need counts hits that nobody refers to",
+        "residency",
+        ("sum(pool.references[block] > 0 for block in live)", "len(live)"),
+        needs="prefix_cache",
+    ),
+    mutant(
+        "reset_keeps_used_entries",
+        "reset drops every entry",
+        "prefixes",
+        ("for block in list(self.pool.index.prefix_of):", "for block in list(self.pool.index.idle):"),
+        needs="evict",
+    ),
+    mutant(
+        "deduplication_in_flight",
+        "never remapped while a step is in flight",
+        "growth",
+        (" and not self.pool.steps:  # a step", ":  # a step"),
+        needs="dedup overlapped_steps",
+    ),
+    mutant(
+        "refused_changes_recency",
+        "refused changes nothing, recency included",
+        "residency",
+        (
+            "refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)\n",
+            """refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)
+        for block in hits:
+            if block in pool.index.idle:
+                pool.index.idle.move_to_end(block)
+""",
+        ),
+        needs="prefix_cache policy",
+    ),
+    mutant(
+        "most_recent_evicted_first",
+        "policy lru",
+        "index",
+        ("for block in self.idle:", "for block in reversed(self.idle):"),
+        needs="prefix_cache policy",
+    ),
+)
+
+TIME = (
+    mutant(
+        "held_block_handed_out",
+        "a held block is not handed out",
+        "pool",
+        ("if self.steps:\n            self.held[block] = set(self.steps)", "pass"),
+        ("elif not self.steps:\n", "else:\n"),
+        needs="overlapped_steps",
+    ),
+    mutant(
+        "held_for_the_latest_step_only",
+        "held until every step begun before the release has ended",
+        "pool",
+        ("self.held[block] = set(self.steps)", "self.held[block] = {next(reversed(self.steps))}"),
+        needs="overlapped_steps",
+    ),
+    mutant(
+        "held_until_no_step_is_in_flight",
+        "held by exactly the steps begun before the release",
+        "pool",
+        ("if not self.held[block]:", "if not self.steps:"),
+        needs="overlapped_steps",
+    ),
+    mutant(
+        "window_released_one_token_early",
+        "a position is dead once no query can see it",
+        "base",
+        ("self.config.sliding_window + 1 -", "self.config.sliding_window + 2 -"),
+        needs="sliding_window",
+    ),
+    mutant(
+        "rollback_not_kept",
+        "max_rollback positions beyond the window are kept",
+        "base",
+        (" - self.config.max_rollback", ""),
+        needs="sliding_window",
+    ),
+    mutant(
+        "truncate_below_the_window",
+        "no query sees a released position",
+        "growth",
+        ("return Refused(Reason.RELEASED)", "pass"),
+        needs="sliding_window truncate",
+    ),
+    mutant(
+        "swap_copy_in_wrong_order",
+        "what was saved comes back byte for byte",
+        "residency",
+        ("map(Copy, entry.saved, fresh)", "map(Copy, reversed(entry.saved), fresh)"),
+        needs="swap",
+    ),
+    mutant(
+        "swap_loses_the_holes",
+        "a resumed table keeps logical order",
+        "residency",
+        ("[HOLE] * entry.holes + fresh", "fresh + [HOLE] * entry.holes"),
+        needs="swap sliding_window",
+    ),
+    mutant(
+        "swap_block_used_twice",
+        "a swap block holds one block",
+        "residency",
+        ("[self.free_swap.pop() for _ in live]", "self.free_swap[-len(live) :]"),
+        needs="swap",
+    ),
+    mutant(
+        "swap_space_leaks_on_resume",
+        "swap space is free after resume",
+        "residency",
+        ("self.free_swap += entry.saved\n        entry.table", "entry.table"),
+        needs="swap",
+    ),
+    mutant(
+        "swap_space_leaks_on_free",
+        "swap space is free after free",
+        "residency",
+        ("self.free_swap += entry.saved\n        del", "del"),
+        needs="swap",
+    ),
+    mutant(
+        "swap_space_unbounded",
+        "swap space is bounded",
+        "residency",
+        ("return Refused(Reason.SWAP_SPACE)", "self.free_swap += range(len(live))"),
+        needs="swap",
+    ),
+    mutant(
+        "resume_takes_blocks_back_unasked",
+        "resume needs as many available blocks as it saved",
+        "residency",
+        ("need=len(entry.saved), joins=True", "need=0, joins=True"),
+        needs="swap",
+    ),
+)

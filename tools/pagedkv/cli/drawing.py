@@ -1,0 +1,160 @@
+"""Drawing the state of a pool in the terminal, with what an operation changed marked by a star.
+
+A request is a line: its lengths, then its block table. A block of the table is its physical number and its slots:
+`#` a position whose KV is computed, `o` one whose KV is still to come, `.` an empty slot. The pool is one cell a
+block: its number of references, or `i` idle (indexed, can be hit or evicted), `h` held, `.` free.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+
+from pagedkv.spec import (
+    HOLE, Batch, Block, Misuse, Ok, Operation, Outcome, Refused, Request, RequestId, State, available,
+)  # fmt: skip
+
+MAX_BLOCKS = 64
+"""A larger pool is drawn by its changed blocks only."""
+MAX_REQUESTS = 16
+"""More requests are drawn by the changed ones only."""
+BLOCKS_A_LINE = 16
+TOKENS_SHOWN = 6
+
+Paint = Callable[[str], str]
+
+
+def plain(text: str) -> str:
+    """No colour."""
+    return text
+
+
+def bold(text: str) -> str:
+    """For a terminal."""
+    return f"\x1b[1m{text}\x1b[0m"
+
+
+def operation_text(operation: Operation) -> str:
+    """An operation in one line.
+
+    >>> from pagedkv.spec import Admit
+    >>> operation_text(Admit("a", tuple(range(8))))
+    'admit request=a tokens=[0 1 2 3 4 5 ... 8 tokens]'
+    """
+    name = "".join(f"_{c.lower()}" if c.isupper() else c for c in type(operation).__name__).lstrip("_")
+    if isinstance(operation, Batch):
+        return f"{name} of {len(operation.rows)}" + (f" step={operation.step}" if operation.step is not None else "")
+    words = [name]
+    for field in fields(operation):
+        value = getattr(operation, field.name)
+        if value is not None and value != field.default:
+            words.append(f"{field.name}={_tokens(value) if field.name == 'tokens' else _word(value)}")
+    return " ".join(words)
+
+
+def _word(value: object) -> str:
+    return f"[{' '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
+
+
+def _tokens(tokens: tuple[int, ...]) -> str:
+    if len(tokens) <= TOKENS_SHOWN:
+        return _word(tuple(tokens))
+    return f"[{' '.join(map(str, tokens[:TOKENS_SHOWN]))} ... {len(tokens)} tokens]"
+
+
+def outcome_text(outcome: Outcome | Misuse) -> str:
+    """What was answered, in a few words.
+
+    >>> outcome_text(Ok(cached_tokens=4))
+    'ok: 4 cached tokens'
+    """
+    if isinstance(outcome, Misuse):
+        return f"misuse: {outcome}"
+    if isinstance(outcome, Refused):
+        return f"refused: {outcome.reason}"
+    words = []
+    if outcome.cached_tokens:
+        words.append(f"{outcome.cached_tokens} cached tokens")
+    if outcome.slots:
+        first, last = outcome.slots[0], outcome.slots[-1]
+        words.append(f"slot {first}" if len(outcome.slots) == 1 else f"{len(outcome.slots)} slots {first}..{last}")
+    words += [f"copy block {copy.source} to {copy.destination}" for copy in outcome.copies]
+    words += [f"block {old} gave way to {new}" for old, new in outcome.remapped]
+    if outcome.evicted:
+        words.append(f"{outcome.evicted} evicted")
+    return "ok" + (": " + ", ".join(words) if words else "")
+
+
+def draw(before: State, after: State, paint: Paint = plain) -> Iterator[str]:
+    """The lines that show the state after an operation; changes since `before` have a star and are painted."""
+    names = [*after.requests, *(name for name in before.requests if name not in after.requests)]
+    changed = [name for name in names if after.requests.get(name) != before.requests.get(name)]
+    shown = names if len(names) <= MAX_REQUESTS else changed
+    width = max((len(str(name)) for name in shown), default=0)
+    for name in shown:
+        mark = "*" if name in changed else " "
+        line = f"{mark} {name!s:<{width}}  {_request(name, before, after, paint)}".rstrip()
+        yield paint(line) if name not in before.requests or name not in after.requests else line
+    if len(shown) < len(names):
+        yield f"  {len(names) - len(shown)} more requests, unchanged"
+    yield from _pool(before, after, paint)
+    yield from _surroundings(after)
+
+
+def _request(name: RequestId, before: State, after: State, paint: Paint) -> str:
+    r, old = after.requests.get(name), before.requests.get(name)
+    if r is None:
+        return "gone"
+    lengths = f"length {r.length} reserved {r.reserved} computed {r.computed}"
+    if r.namespace != "":
+        lengths += f" in {r.namespace}"
+    if r.residency != "resident":
+        return f"{lengths}  preempted, {'swapped out' if r.residency == 'swap' else 'to be recomputed'}"
+    size = after.config.block_size
+    entries = [_entry(r, i, size) for i in range(len(r.table))]
+    for i in range(len(entries)):
+        if old is not None and (i >= len(old.table) or _entry(old, i, size) != entries[i]):
+            entries[i] = paint("*" + entries[i])
+    return f"{lengths}  {' '.join(entries)}"
+
+
+def _entry(r: Request, logical: int, size: int) -> str:
+    if r.table[logical] == HOLE:
+        return "hole"
+    positions = range(logical * size, (logical + 1) * size)
+    known = min(r.length, r.reserved)
+    slots = "".join("#" if p < r.computed else "o" if p < known else "." for p in positions)
+    return f"{r.table[logical]}[{slots}]"
+
+
+def _cell(state: State, block: Block) -> str:
+    if block in state.references:
+        return str(state.references[block])
+    if block in state.held:
+        return "h"
+    return "i" if block in state.entries else "."
+
+
+def _pool(before: State, after: State, paint: Paint) -> Iterator[str]:
+    count = after.config.num_blocks
+    cells = [_cell(after, block) for block in range(count)]
+    changed = [block for block in range(count) if cells[block] != _cell(before, block)]
+    if count > MAX_BLOCKS:
+        shown = " ".join(f"{block}:{cells[block]}" for block in changed[:MAX_BLOCKS])
+        more = len(changed) - MAX_BLOCKS
+        yield f"  pool, changed blocks: {shown or 'none'}{f' and {more} more' if more > 0 else ''}"
+    else:
+        for first in range(0, count, BLOCKS_A_LINE):
+            line = range(first, min(first + BLOCKS_A_LINE, count))
+            yield "  block " + " ".join(f"{block:>3}" for block in line)
+            marked = (f"*{cells[block]}" if block in changed else cells[block] for block in line)
+            yield "  pool  " + " ".join(paint(f"{m:>3}") if m[0] == "*" else f"{m:>3}" for m in marked)
+    yield f"  {available(after)} of {count} blocks available"
+
+
+def _surroundings(state: State) -> Iterator[str]:
+    for (namespace, tokens), stack in state.pins.items():
+        where = f" in {namespace}" if namespace != "" else ""
+        yield f"  pinned {len(stack)} times: {_tokens(tokens)}{where}, blocks {_word(stack[-1])}"
+    if state.steps:
+        yield f"  steps in flight: {' '.join(map(str, state.steps))}"
+
+

@@ -1,0 +1,72 @@
+"""The parts of `verify`, each a module with `run(options) -> Section`, run by name in a process of its own.
+
+Kernels are either interpreted or compiled in one process, never both, and a part that crashes takes no other with it.
+A part is imported only when it runs, so that a missing extra costs that part alone.
+"""
+
+import importlib
+import time
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pagedkv.cli.inputs import install_hint, progress
+from pagedkv.cli.report import Section, merged
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the parts are told."""
+
+    subject: str = "optimized"
+    quick: bool = False
+    seed: int = 0
+    out: str = "failures"
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """A line of progress."""
+        if not self.quiet:
+            progress(text)
+
+
+class Part(NamedTuple):
+    """Where a part is, and in which section of the report it appears."""
+
+    section: str
+    module: str
+    of_kernels: bool = False
+    """Holds the attention of `pagedkv.optimized`, whichever block manager is named."""
+
+
+PARTS: Final[dict[str, Part]] = {
+    "workload": Part("workload", "pagedkv.cli.parts.workload"),
+    "exhaustive": Part("exhaustive slices", "pagedkv.cli.parts.exhaustive"),
+    "programs": Part("random programs", "pagedkv.cli.parts.programs"),
+    "attention": Part("attention", "pagedkv.cli.parts.attention", of_kernels=True),
+    "interpreted": Part("attention", "pagedkv.cli.parts.interpreted", of_kernels=True),
+    "kernels": Part("kernels compiled", "pagedkv.cli.parts.kernels", of_kernels=True),
+}
+"""By name, the longest first, so that two processes end at about the same time."""
+
+ORDER: Final = ("exhaustive slices", "random programs", "attention", "kernels compiled", "workload")
+"""Of the report."""
+
+
+def run_part(name: str, options: Options) -> Section:
+    """Run one part. A missing package makes it "not run"; any other exception is a violation, never silence."""
+    start, section = time.perf_counter(), PARTS[name].section
+    options.say(f"{name} ...")
+    try:
+        module: Any = importlib.import_module(PARTS[name].module)
+        found: Section = module.run(options)
+    except ImportError as error:
+        found = Section(section, "not run", (f"{name} not run: {install_hint(error)}",), {"why": install_hint(error)})
+    except Exception as error:
+        found = Section(section, "violated", (f"{name} crashed: {error!r}",), {"crashed": repr(error)})
+    options.say(f"{name}: {found.status}")
+    return Section(section, found.status, found.lines, found.data, time.perf_counter() - start)
+
+
+def combine(results: list[Section]) -> list[Section]:
+    """The results in the order of the report, those of one section together."""
+    return [merged(name, parts) for name in ORDER if (parts := [r for r in results if r.name == name])]

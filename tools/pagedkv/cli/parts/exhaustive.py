@@ -1,0 +1,25 @@
+"""Part of `verify`: every reachable state of small pools."""
+
+from pagedkv.cli.exhaust import slice_data, slice_lines
+from pagedkv.cli.inputs import subject_factory
+from pagedkv.cli.parts import Options
+from pagedkv.cli.report import Section
+from pagedkv.conformance import exhaustive
+from pagedkv.spec import Config
+
+QUICK_STATES = 300
+
+
+def run(options: Options) -> Section:
+    """All slices that the subject's capabilities allow; `quick` stops each after some states."""
+    factory = subject_factory(options.subject)
+    capabilities = factory(Config(num_blocks=2, block_size=2)).capabilities
+    limit = QUICK_STATES if options.quick else None
+    results = []
+    for part in exhaustive.slices_for(capabilities):
+        options.say(f"exhaustive: {part.name}")
+        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
+        results.append(slice_data(report, options.out))
+    lines = slice_lines(results) + ([f"quick: a sample of at most {limit} states a slice"] if limit else [])
+    status = "holds" if all(result["holds"] for result in results) else "violated"
+    return Section("exhaustive slices", status, tuple(lines), {"slices": results, "max_states": limit})

@@ -1,0 +1,96 @@
+"""Part of `verify`: a real workload, every step of it held against the specification."""
+
+import time
+from dataclasses import asdict
+
+from pagedkv.cli.inputs import subject_factory
+from pagedkv.cli.parts import Options
+from pagedkv.cli.report import Section, columns, write_failure
+from pagedkv.conformance.driver import Violation
+from pagedkv.simulation import (
+    POOL, Checked, ReservationMeasures, ServiceModel, WorkloadMeasures, bundled, compare_reservations, run as serve,
+)  # fmt: skip
+
+SECTION = "workload"
+QUICK_REQUESTS = 60
+RESERVED = (2_048, 4_096)
+"""Maximum lengths of the baseline, beside the longest that occurs."""
+
+
+def run(options: Options) -> Section:
+    """The first 2,000 requests of the Azure 2023 conversation trace; `quick` takes fewer."""
+    arrivals = bundled(QUICK_REQUESTS if options.quick else None)
+    model, start = ServiceModel(), time.perf_counter()
+    checker = Checked(subject_factory(options.subject), POOL)
+
+    def tell(done: int, simulated_s: float) -> None:
+        options.say(f"workload: {done} of {len(arrivals)} requests done, {simulated_s:.0f} s of their time")
+
+    try:
+        measures, spans = serve(arrivals, checker, POOL, model, tell)
+    except Violation as violation:
+        note = f"{violation.law}: {violation.detail}"
+        program = checker.differential.log
+        trace = write_failure(options.out, "workload", POOL, program, note)
+        lines = (f"VIOLATED after {len(program)} operations: {note}", f"  trace: {trace}")
+        return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
+    checked_s = time.perf_counter() - start
+    longest = max(arrival.final_length for arrival in arrivals)
+    reservations = compare_reservations(arrivals, spans, POOL, (*RESERVED, longest), model)
+    checks = {
+        "operations": checker.operations,
+        "operations_per_s": round(checker.operations / checked_s),
+        "full_checks": checker.full_checks,
+    }
+    data = {
+        "source": "AzureLLMInferenceTrace_conv.csv (2023), first requests, CC BY 4.0",
+        "service_model": asdict(model),
+        "num_blocks": POOL.num_blocks,
+        "block_size": POOL.block_size,
+        "checks": checks,
+        "measures": measures.as_json(),
+        "reservations": [asdict(reservation) for reservation in reservations],
+    }
+    return Section(SECTION, "holds", tuple(_lines(measures, reservations, model, checks)), data)
+
+
+def _lines(
+    m: WorkloadMeasures, reservations: tuple[ReservationMeasures, ...], model: ServiceModel, checks: dict[str, int]
+) -> list[str]:
+    tokens = POOL.num_blocks * POOL.block_size
+    lines = [
+        f"{m.requests:,} requests of the Azure 2023 conversation trace (CC BY 4.0), pool {POOL.num_blocks:,} x"
+        f" {POOL.block_size} = {tokens:,} tokens",
+        str(model),
+        f"finished {m.finished:,}, unservable {len(m.unservable)}, steps {m.steps:,}, tokens appended"
+        f" {m.appended_tokens:,}, preemptions {m.preemptions:,} ({m.recomputed_tokens:,} tokens recomputed)",
+        f"active conversations: peak {m.peak_active}, mean {m.mean_active:.1f}; queue time p50 {m.queue_p50_s:.2f} s,"
+        f" p99 {m.queue_p99_s:.2f} s, longest queue {m.peak_waiting}",
+        f"blocks: peak {m.peak_blocks:,} of {POOL.num_blocks:,}; utilisation over time: blocks"
+        f" {m.mean_block_utilisation:.1%}, slots {m.mean_slot_utilisation:.1%}; waste in last blocks {m.mean_waste:.2%}"
+        f" of used slots, at most {m.peak_waste_slots:,} slots",
+        f"blocks over time |{_sparkline([point.block_utilisation for point in m.series])}| 0 to {m.simulated_s:.0f} s",
+        f"slots over time  |{_sparkline([point.slot_utilisation for point in m.series])}| (. is empty, 9 is full)",
+        f"checked {checks['operations']:,} operations, {checks['operations_per_s']:,} a second, and the whole state"
+        f" {checks['full_checks']} times",
+        "reserving the maximum length instead, on the same arrivals:",
+    ]
+    head = ("reserved", "too long", "tokens reserved at peak", "fit in this pool", "queue p50 s", "p99 s", "slots used")
+    rows: list[tuple[object, ...]] = [head]
+    rows += [
+        (
+            r.max_length, r.too_long, r.reserved_at_peak_tokens, r.fit_in_pool, _tenths(r.queue_p50_s),
+            _tenths(r.queue_p99_s), f"{r.mean_slot_utilisation:.1%}",
+        )
+        for r in reservations
+    ]  # fmt: skip
+    return lines + columns(rows)
+
+
+def _tenths(seconds: float) -> float:
+    return round(seconds, 1)
+
+
+def _sparkline(values: list[float]) -> str:
+    """A digit a value, tenths of full; `.` where it is less than a twentieth."""
+    return "".join("." if value < 0.05 else str(min(9, int(value * 10))) for value in values)

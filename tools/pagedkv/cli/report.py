@@ -1,0 +1,83 @@
+"""What the user reads: sections with a verdict each, as text and as JSON, and failures written as trace files."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from pagedkv.cli.inputs import BadInput
+from pagedkv.spec import Config, Operation
+from pagedkv.spec.trace import Header, Line, Trace, save
+
+Status: TypeAlias = Literal["holds", "violated", "not run"]
+WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a report."""
+
+    name: str
+    status: Status
+    lines: tuple[str, ...] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "status": self.status,
+            "elapsed_s": round(self.elapsed_s, 3),
+            "lines": list(self.lines),
+            "data": dict(self.data),
+        }
+
+
+def merged(name: str, parts: Sequence[Section]) -> Section:
+    """Sections of one name as one: violated if any is, not run if all are."""
+    statuses = [part.status for part in parts]
+    status: Status = "violated" if "violated" in statuses else "holds" if "holds" in statuses else "not run"
+    return Section(
+        name,
+        status,
+        tuple(line for part in parts for line in part.lines),
+        {"parts": [dict(part.data) for part in parts]} if len(parts) > 1 else dict(parts[0].data),
+        sum(part.elapsed_s for part in parts),
+    )
+
+
+def render(sections: Iterable[Section]) -> str:
+    """The sections as text: a rule with name, verdict and time, then the lines."""
+    text = []
+    for section in sections:
+        head = f"-- {section.name}: {section.status} "
+        text.append(f"{head}{'-' * max(2, WIDTH - len(head) - 9)} {section.elapsed_s:6.1f} s")
+        text += [f"   {line}" for line in section.lines]
+    return "\n".join(text)
+
+
+def columns(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Rows as aligned lines: numbers to the right with thousands separated, text to the left.
+
+    >>> columns([("slice", "states"), ("core", 12345)])
+    ['slice  states', 'core   12,345']
+    """
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    numeric = [all(not isinstance(row[i], str) for row in rows[1:]) and len(rows) > 1 for i in range(len(widths))]
+    return [
+        "  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def write_failure(directory: str, name: str, config: Config, program: Sequence[Operation], note: str) -> str:
+    """Write a program that ends in a violation as a trace file; its path."""
+    path = Path(directory) / f"{name}.jsonl"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(Trace(Header.of(config, note=note), tuple(Line(operation) for operation in program)), path)
+    except OSError as error:
+        raise BadInput(f"failure cannot be written to {str(path)!r}: {error.strerror}") from error
+    return str(path)
