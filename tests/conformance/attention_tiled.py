@@ -131,7 +131,7 @@ class TiledAttention:
                 sinks = None if problem.sinks is None else problem.sinks[numbers]
                 outputs, lses = zip(*parts, strict=True)
                 merged, total = merge(np.stack(outputs), np.stack(lses), sinks)
-                out[start:end, heads] = merged.reshape(rows, group, -1)
+                out[start:end, heads] = merged.reshape(rows, group, out.shape[2])
                 lse[start:end, heads] = total.reshape(rows, group)
         return round_to(out, problem.dtype), lse
 

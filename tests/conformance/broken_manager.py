@@ -56,7 +56,7 @@ BROKEN_MANAGERS: Final = (
         "freed while shared, in a batch",
         "shared blocks survive",
         "pool",
-        ("np.subtract.at(self.references, blocks, 1)", "self.references[blocks] = 0"),
+        ("np.subtract.at(self.references, blocks, 1)", "self.references[blocks] = 0  # shared or not"),
     ),
     _mutant(
         "table entries swapped",
@@ -93,6 +93,16 @@ BROKEN_MANAGERS: Final = (
         "what was handed out is forgotten by the index",
         "pool",
         ("            self._index.forget(victims)\n            self.evictions", "            self.evictions"),
+    ),
+    _mutant(
+        "the most recent is evicted first",
+        "lru: the longest idle goes first",
+        "pool",
+        (
+            "            victims = self.idle.pop(count - from_stack)\n",
+            "            victims = self.idle.blocks()[::-1][: count - from_stack].copy()\n"
+            "            self.idle.remove(victims)\n",
+        ),
     ),
     _mutant(
         "publication before commit",

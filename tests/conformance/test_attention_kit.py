@@ -10,9 +10,12 @@ import pytest
 
 from pagedkv.conformance.attention import Case, check_law, run, runner
 from pagedkv.conformance.attention.cases import STYLES, contents
+from pagedkv.conformance.attention.cases import cast as round_to
 from pagedkv.conformance.attention.placement import FILLS, Placement, place
-from pagedkv.conformance.attention.plan import LAWS, Size, checks
+from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Size, checks
 from pagedkv.conformance.mutation import Mutant
+from pagedkv.spec.arrays import stored
+from pagedkv.spec.masks import row_positions, seen
 from pagedkv.spec.subject import AttentionCapabilities
 from pagedkv.spec.words import Misuse
 from tests.conformance.attention_mutants import MUTANTS
@@ -71,7 +74,10 @@ def test_undeclared_capabilities_make_no_check_and_are_listed() -> None:
 
 
 def test_a_declared_capability_that_saw_nothing_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "checks", lambda *given: (c for c in checks(*given) if c.law != "strides"))
+    def without_strides(*given: Any) -> list[Check]:
+        return [check for check in checks(*given) if NEEDS.get(check.law) != "strided"]
+
+    monkeypatch.setattr(runner, "checks", without_strides)
     report = run(TiledAttention(), seed=0, size="tiny")
     assert [(failure.kind, failure.detail) for failure in report.failures] == [
         ("capability", "strided is declared and was never exercised")
@@ -118,3 +124,27 @@ def test_a_placement_keeps_the_contents_and_fills_the_rest(fill: str) -> None:
     assert rest.size
     kinds: dict[str, Callable[[Any], Any]] = {"nan": np.isnan, "inf": np.isposinf}
     assert kinds.get(fill, np.isfinite)(rest).all()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [None, 1, 3])
+def test_a_case_sees_what_the_specification_sees(causal: bool, window: int | None) -> None:
+    case = Case(lengths=(0, 1, 6), query_lens=(2, 1, 6), causal=causal, window=window)
+    for request, (length, rows) in enumerate(zip(case.lengths, case.query_lens, strict=True)):
+        for row, position in enumerate(row_positions(rows, length)):
+            assert case.sees(request, row).tolist() == list(seen(position, length, causal=causal, window=window))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_rounding_is_to_the_nearest_and_ties_go_to_even(dtype: str) -> None:
+    bits = np.random.default_rng(0).integers(2**32, size=20_000, dtype=np.uint32)
+    single = bits.view(np.float32)[np.isfinite(bits.view(np.float32))]
+    with np.errstate(over="ignore"):
+        assert np.array_equal(round_to(single, dtype), stored(single, dtype))
+    if dtype == "bfloat16":
+        down = (single.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+        up = ((single.view(np.uint32) & np.uint32(0xFFFF0000)) + np.uint32(0x10000)).view(np.float32).astype(np.float64)
+        near = round_to(single, dtype).astype(np.float64)
+        keep = np.isfinite(up) & np.isfinite(near)
+        best = np.minimum(abs(single - down), abs(single - up))
+        assert np.array_equal(abs(single - near)[keep], best[keep])

@@ -44,9 +44,8 @@ def _id(rng: Rng, state: State, residency: str = "resident") -> str:
     return rng.choice(fit) if fit and rng.random() < 0.97 else rng.choice(NAMES)
 
 
-def row(rng: Rng, state: State, kind: int) -> Row:
+def row(rng: Rng, state: State, kind: int, request: str) -> Row:
     """One row that a batch may hold: 0 append, 1 reserve, 2 commit, 3 free."""
-    request = _id(rng, state, "any" if kind == 3 else "resident")
     known = state.requests.get(request)
     bs, length, reserved, computed = state.config.block_size, 1, 1, 0
     if known is not None:
@@ -69,11 +68,12 @@ def _admit(rng: Rng, state: State) -> Operation:
 
 
 def _batch(rng: Rng, state: State) -> Operation:
-    kind = rng.choices((0, 1, 2, 3), (6, 3, 4, 1))[0]
-    rows = [row(rng, state, kind) for _ in range(rng.randint(1, 6))]
-    if kind == 3 or rng.random() < 0.5:
-        rows = list({each.request: each for each in rows}.values())  # no request twice
-    return Batch(tuple(rows))
+    """All resident requests in any order, or any requests, the same perhaps twice."""
+    kind = rng.choices((0, 1, 2, 3), (8, 3, 4, 1))[0]
+    names = [str(name) for name, r in state.requests.items() if r.residency == "resident"]
+    if kind == 3 or not names or rng.random() < 0.3:
+        names = [_id(rng, state) for _ in range(rng.randint(1, 3))]
+    return Batch(tuple(row(rng, state, kind, name) for name in rng.sample(names, len(names))))
 
 
 def _truncate(rng: Rng, state: State) -> Operation:
@@ -108,14 +108,14 @@ def _step(rng: Rng, state: State) -> Operation:
 
 _KINDS: tuple[tuple[int, Callable[[Rng, State], Operation]], ...] = (
     (6, _admit),
-    (6, lambda rng, state: row(rng, state, 0)),
-    (3, lambda rng, state: row(rng, state, 1)),
-    (8, lambda rng, state: row(rng, state, 2)),
-    (3, lambda rng, state: row(rng, state, 3)),
+    (6, lambda rng, state: row(rng, state, 0, _id(rng, state))),
+    (3, lambda rng, state: row(rng, state, 1, _id(rng, state))),
+    (8, lambda rng, state: row(rng, state, 2, _id(rng, state))),
+    (2, lambda rng, state: row(rng, state, 3, _id(rng, state, "any"))),
     (8, _batch),
     (4, _fork),
     (4, _truncate),
-    (3, lambda rng, state: Preempt(_id(rng, state), rng.choice(("recompute", "swap", "swap")))),
+    (2, lambda rng, state: Preempt(_id(rng, state), rng.choice(("recompute", "swap", "swap")))),
     (4, lambda rng, state: Resume(_id(rng, state, "preempted"))),
     (2, _pin),
     (1, _unpin),
@@ -127,10 +127,16 @@ _KINDS: tuple[tuple[int, Callable[[Rng, State], Operation]], ...] = (
 
 
 def operation(rng: Rng, state: State) -> Operation:
-    """One operation, chosen with the state in view so that most are carried out."""
+    """One operation, chosen with the state in view so that most are carried out, or refused; few are misuse."""
     weights = [weight for weight, _ in _KINDS]
-    make = rng.choices([each for _, each in _KINDS], weights)[0]
-    return make(rng, state)
+    op = rng.choices([make for _, make in _KINDS], weights)[0](rng, state)
+    named = getattr(op, "request", getattr(op, "parent", None))
+    known = state.requests.get(named)
+    fits = known is not None and (known.residency != "resident") == isinstance(op, Resume)
+    ready = not isinstance(op, Fork) or (known is not None and known.computed == known.length)
+    if isinstance(op, Admit | Free) or named is None or (fits and ready) or rng.random() < 0.1:
+        return op
+    return _admit(rng, state) if len(state.requests) < len(NAMES) else row(rng, state, 2, _id(rng, state))
 
 
 RESIDENCY: dict[int, Residency] = {RESIDENT: "resident", RECOMPUTE: "recompute", SWAPPED: "swap"}

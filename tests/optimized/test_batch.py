@@ -16,7 +16,7 @@ from tests.optimized.manager_programs import CONFIGS, answer, canonical, operati
 
 
 @settings(max_examples=150, deadline=None)
-@given(config=CONFIGS, rng=st.randoms(use_true_random=False), count=st.integers(1, 60))
+@given(config=CONFIGS, rng=st.randoms(use_true_random=True), count=st.integers(20, 80))
 def test_a_batch_equals_its_rows_in_order(config: Config, rng: random.Random, count: int) -> None:
     """Two managers, one gets batches and the other their rows one by one: nothing tells them apart but placement."""
     batched, scalar = OptimizedSubject(config), OptimizedSubject(config)
@@ -90,6 +90,14 @@ def test_a_refused_row_is_untouched_and_later_rows_that_fit_go_on() -> None:
     manager.check()
 
 
+def test_a_refused_reservation_has_no_slots_however_much_it_asked_for() -> None:
+    manager = decoding(6, [4, 3])
+    plan = manager.reserve_batch([0, 1], [2**62, 6])
+    assert (plan.refused.tolist(), plan.reasons) == ([0], (Reason.UNSERVABLE,))
+    assert plan.slot_counts.tolist() == [0, 3]
+    assert plan.slot_mapping.tolist() == [plan.block_tables[1, p // 4] * 4 + p % 4 for p in (3, 4, 5)]
+
+
 def test_plans_keep_what_they_said() -> None:
     """The arrays of a plan are its own: later steps do not write them."""
     manager = decoding(60, [3, 7, 11])
@@ -118,6 +126,8 @@ BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "unknown id": ("requests", lambda m: m.append_batch([0, "x"], [1, 1])),
     "preempted": ("requests", lambda m: m.append_batch([0, "gone"], [1, 1])),
     "unhashable id": ("requests", lambda m: m.append_batch([0, []], [1, 1])),
+    "one id": ("requests", lambda m: m.append_batch("0", [1])),
+    "no ids": ("requests", lambda m: m.free_batch(None)),
     "row out of range": ("requests", lambda m: m.append_batch(np.array([99], INT32), [1])),
     "negative row": ("requests", lambda m: m.append_batch(np.array([-1], INT32), [1])),
     "unused row": ("requests", lambda m: m.append_batch(np.array([9], INT32), [1])),
@@ -131,6 +141,7 @@ BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "counts of other length": ("counts", lambda m: m.append_batch([0, 1], [1, 2], [2])),
     "float counts": ("counts", lambda m: m.append_batch([0], [1], np.ones(1))),
     "zero length": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 0])),
+    "length past int64": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 2**63])),
     "ragged lengths": ("lengths", lambda m: m.reserve_batch([0, 1], [9, [1, 2]])),
     "commit backwards": ("computed", lambda m: m.commit_batch([0, 1], [6, 0])),
     "commit past the end": ("computed", lambda m: m.commit_batch([0, 1], [7, 6])),

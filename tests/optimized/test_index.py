@@ -27,7 +27,7 @@ COLLIDING: dict[str, HashFunction] = {
 
 @pytest.mark.parametrize("name", COLLIDING)
 @settings(max_examples=60, deadline=None)
-@given(config=CONFIGS, rng=st.randoms(use_true_random=False), count=st.integers(1, 60))
+@given(config=CONFIGS, rng=st.randoms(use_true_random=True), count=st.integers(1, 60))
 def test_collisions_change_nothing(name: str, config: Config, rng: random.Random, count: int) -> None:
     """Under any hash the manager answers and looks the same: a collision is neither a wrong hit nor even a miss."""
     subject, collided = OptimizedSubject(config), OptimizedSubject(config)
@@ -90,7 +90,7 @@ def test_seeds_agree_and_chance_does_not() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(num_blocks=st.integers(1, 12), rng=st.randoms(use_true_random=False))
+@given(num_blocks=st.integers(1, 12), rng=st.randoms(use_true_random=True))
 def test_the_idle_queue_is_an_ordered_set(num_blocks: int, rng: random.Random) -> None:
     """Against an OrderedDict, long enough to compact many times."""
     queue, model = IdleQueue(num_blocks), OrderedDict[int, None]()

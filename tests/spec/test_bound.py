@@ -135,12 +135,12 @@ def test_it_is_finite_and_never_negative(single: Single, size: float) -> None:
     assert (limits.out_bound[~blind] > 0).all()
 
 
-def test_equal_values_leave_only_rounding() -> None:
-    """The centred term vanishes: whatever the weights are, a mean of equal values is that value."""
-    single = randomly(64, scale=100.0)
+def test_where_all_values_agree_weights_do_not_matter() -> None:
+    """A mean of equal values is that value, whatever the weights: the centred term vanishes, even for a poor exp."""
+    single, poor = randomly(64), replace(MODEL, u_exp=2.0**-11)
     equal = Single(single.query, single.key, np.ones_like(single.value), single.options)
-    assert within(equal).out_bound.max() < 2.0**-16
-    assert within(single).out_bound.max() > 2.0**-12
+    assert within(equal, poor).out_bound.max() < 2.0**-17
+    assert within(single, poor).out_bound.min() > 2.0**-10
 
 
 def test_nan_and_missing_infinity_are_far_away() -> None:
@@ -148,3 +148,121 @@ def test_nan_and_missing_infinity_are_far_away() -> None:
         rho(np.array([np.nan, 0.0, np.inf]), np.array([0.0, -np.inf, 0.0]), np.array([1.0, 0, 1])).tolist()
         == [np.inf] * 3
     )
+
+
+def perturbed(single: Single, weight: Any, numerator: Any = 1.0) -> tuple[Array, Array]:
+    """Attention of one row by 4 heads, each weight times `weight`, and in the numerator times `numerator`."""
+    key, value = (np.repeat(rows.astype(np.float64), 2, axis=1) for rows in (single.key, single.value))
+    s = np.einsum("hd,nhd->hn", single.query[0].astype(np.float64), key) * single.options["scale"]
+    p = np.exp(s)[..., None] * weight  # (heads, tokens, columns): the worst weights differ by column
+    total = p.sum(axis=1)
+    return (p * numerator * value.swapaxes(0, 1)).sum(axis=1)[None] / total[None], np.log(total)[None]
+
+
+def test_the_bound_is_attained_by_the_worst_exponentials() -> None:
+    """Each weight off by (T + 1) u_exp, up where the value lies above the output and down below it."""
+    single, model = randomly(64), RoundingModel(tile=64, num_tiles=1, u_exp=2.0**-11)
+    limits = within(single, model)
+    value = np.repeat(single.value.astype(np.float64), 2, axis=1).swapaxes(0, 1)
+    for sign in (1, -1):
+        out, _ = perturbed(single, np.exp(sign * 2 * model.u_exp * np.sign(value - limits.out[0][:, None])))
+        ratio = rho(out, limits.out, limits.out_bound)
+        assert 0.95 < ratio.min() <= ratio.max() <= 1
+        _, lse = perturbed(single, np.full_like(value, np.exp(sign * 2 * model.u_exp)))
+        ratio = rho(lse[..., 0], limits.lse, limits.lse_bound)
+        assert 0.6 < ratio.min() <= ratio.max() <= 1  # the logarithm may lose u_exp too
+
+
+def test_the_bound_is_attained_by_the_worst_rounding_of_weights() -> None:
+    """Each weight rounded towards the sign of its value, and the sum of weights not."""
+    single, model = randomly(64), RoundingModel(tile=64, num_tiles=1, u_weights=UNIT_ROUNDOFF["bfloat16"])
+    limits = within(single, model)
+    sign = np.sign(np.repeat(single.value.astype(np.float64), 2, axis=1).swapaxes(0, 1))
+    out, _ = perturbed(single, 1.0, 1 + model.u_weights * sign)
+    ratio = rho(out, limits.out, limits.out_bound)
+    assert 0.95 < ratio.min() <= ratio.max() <= 1
+
+
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+def test_it_holds_for_dot_products_that_accumulate_in_float16(softcap: float) -> None:
+    """The bound of the logits by themselves, where nothing else loses as much."""
+    model = RoundingModel(tile=1, num_tiles=1, u_accumulate=2.0**-11)
+    single = randomly(50, "float16", head_dim=64, softcap=softcap)
+    limits = within(single, model)
+    key = np.repeat(single.key, 2, axis=1)
+    s = np.zeros((4, 50), dtype=np.float16)
+    for c in range(64):
+        products = single.query[0, :, c].astype(np.float32)[:, None] * key[:, :, c].T.astype(np.float32)
+        s = (s + products).astype(np.float16)
+    logits = s.astype(np.float64) * single.options["scale"]
+    logits = logits if softcap == 0 else softcap * np.tanh(logits / softcap)
+    p = np.exp(logits)
+    out = np.einsum("hn,nhd->hd", p, np.repeat(single.value.astype(np.float64), 2, axis=1)) / p.sum(axis=1)[:, None]
+    assert rho(out[None], limits.out, limits.out_bound).max() <= 1
+    exact_dots = within(single)
+    assert rho(out[None], exact_dots.out, exact_dots.out_bound).max() > 1
+
+
+def test_the_bound_is_attained_by_the_worst_dot_products() -> None:
+    """Each logit off by d u_a scale sum |q k|, up where the value lies above the output and down below it."""
+    single, model = randomly(64), RoundingModel(tile=1, num_tiles=1, u_accumulate=2.0**-14)
+    limits = within(single, model)
+    key, value = (np.repeat(np.float64(rows), 2, axis=1).swapaxes(0, 1) for rows in (single.key, single.value))
+    magnitudes = (np.abs(np.float64(single.query[0]))[:, None] * np.abs(key)).sum(axis=2)
+    error = 32 * model.u_accumulate * single.options["scale"] * magnitudes
+    out, _ = perturbed(single, np.exp(error[..., None] * np.sign(value - limits.out[0][:, None])))
+    ratio = rho(out, limits.out, limits.out_bound)
+    assert 0.9 < ratio.min() <= ratio.max() <= 1
+
+
+def worst_of_scalar_heads(single: Single, off: Array, **options: Any) -> Array:
+    """The output of 4 heads of dimension 1, each logit off by `off` (64,), up or down, whichever moves it away."""
+    given = {**single.options, **options}
+    exact, lse = attention(single.query, single.key, single.value, **given)
+    tokens = [attention(single.query, single.key[[j]], single.value[[j]], **given)[1][0] for j in range(64)]
+    if given.get("alibi_slopes") is not None:  # a token alone stands at the position of the row
+        tokens = [s + given["alibi_slopes"] * (j - 63) for j, s in enumerate(tokens)]
+    value = np.repeat(np.float64(single.value[..., 0]), 2, axis=1)
+    p = np.exp(np.stack(tokens) - lse[0] + off[:, None] * np.sign(value - exact[0, :, 0]))
+    return np.asarray(((p * value).sum(axis=0) / p.sum(axis=0))[None, :, None])
+
+
+def scalar_heads(key: Array) -> Single:
+    """Queries 1, the keys (64,) in both KV heads, normal values."""
+    value = np.random.default_rng(0).standard_normal((64, 2, 1)).astype(np.float32)
+    keys = np.repeat(key.astype(np.float32), 2).reshape(64, 2, 1)
+    return Single(np.ones((1, 4, 1), dtype=np.float32), keys, value, {"scale": 1.0})
+
+
+SMALL = np.random.default_rng(1).standard_normal(64)
+U = 2.0**-24
+
+
+def test_rounding_the_lse_of_partial_results_is_allowed_where_it_is_declared() -> None:
+    """Logits near 1000: 4u * 1000 for their own rounding, and 2u * 1000 more where the LSE of a part is rounded."""
+    single = scalar_heads(1000 + SMALL)
+    out = worst_of_scalar_heads(single, np.full(64, 5.5 * U * 1000))
+    plain, merged = (
+        within(single, RoundingModel(tile=1, num_tiles=1, lse_merge=declared)) for declared in (False, True)
+    )
+    assert rho(out, plain.out, plain.out_bound).min() > 1
+    assert rho(out, merged.out, merged.out_bound).max() <= 1
+
+
+def test_the_rounding_of_a_large_cap_is_allowed() -> None:
+    """cap * tanh(x / cap) by one exponential is off by u_exp * cap, however small x is."""
+    single, model = scalar_heads(SMALL), RoundingModel(tile=1, num_tiles=1)
+    out = worst_of_scalar_heads(single, np.full(64, 1000 * (model.u_exp + 7 * U)), softcap=1000.0)
+    limits, uncapped = within(single.with_options(softcap=1000.0), model), within(single, model)
+    assert 0.8 < rho(out, limits.out, limits.out_bound).min() <= rho(out, limits.out, limits.out_bound).max() <= 1
+    assert rho(out, limits.out, uncapped.out_bound).min() > 1
+
+
+def test_the_rounding_of_a_large_bias_is_allowed() -> None:
+    """Keys that just make up for ALiBi: the small sum of two large terms is as inexact as they are."""
+    bias = 50.0 * (np.arange(64) - 63)
+    single, model = scalar_heads(np.round(SMALL * 8) / 8 - bias), RoundingModel(tile=1, num_tiles=1)
+    slopes = np.full(4, 50.0)
+    out = worst_of_scalar_heads(single, 5.5 * U * np.abs(bias), alibi_slopes=slopes)
+    limits = within(single.with_options(alibi_slopes=slopes), model)
+    assert 0.8 < rho(out, limits.out, limits.out_bound).min() <= rho(out, limits.out, limits.out_bound).max() <= 1

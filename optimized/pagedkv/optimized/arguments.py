@@ -60,14 +60,14 @@ def token_array(tokens: object, least_count: int = 1) -> Int32:
 
 def int_array(argument: str, values: object, count: int, least: int) -> Int64:
     """`count` integers >= least, one a row of a batch, as (count,) int64."""
-    allowed = f"{count} integers >= {least}, one for each request"
+    allowed = f"{count} integers between {least} and 2**63 - 1, one for each request"
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError):
         raise Misuse(argument, values, allowed) from None
     if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
         raise Misuse(argument, values, allowed)
-    if count and int(array.min()) < least:
+    if count and (int(array.min()) < least or int(array.max()) >= 2**63):
         raise Misuse(argument, values, allowed)
     return array.astype(np.int64)
 

@@ -6,7 +6,6 @@ copy, or drop an index entry, are done one by one. The rest (a request twice in 
 block when blocks are short) is left to the scalar operations, in row order.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +33,15 @@ class Needs(NamedTuple):
     unservable: NDArray[np.bool_]
 
 
+class Grown(NamedTuple):
+    """What became of the rows of a batch."""
+
+    refused: Int32
+    reasons: tuple[Reason, ...]
+    copies: list[tuple[int, Copy]]
+    """Copy-on-writes, each with the index of its row in the batch."""
+
+
 def append_rows(state: ManagerState, rows: Int32, tokens: Int32, counts: Int64) -> StepPlan:
     """counts[i] of the tokens are appended to rows[i], in order."""
     table = state.rows
@@ -44,32 +52,29 @@ def append_rows(state: ManagerState, rows: Int32, tokens: Int32, counts: Int64) 
     if not independent(state, rows, needs):
         spans = np.split(tokens, np.cumsum(counts)[:-1])
         outcomes = [growth.append(state, row, span) for row, span in zip(rows.tolist(), spans, strict=True)]
-        return plan_of(state, rows, counts, outcomes)
-    refused, reasons, copies = grow_rows(state, rows, ends, needs)
+        return plan_in_turn(state, rows, counts, outcomes)
+    grown = grow_rows(state, rows, ends, needs)
     run, positions = ragged(lengths, counts)
-    written = np.ones(len(rows), np.bool_)
-    written[refused] = False
-    if len(refused):
-        mask = written[run]
-        table.tokens[rows[run[mask]], positions[mask]] = tokens[mask]
-        table.length[rows[written]] = ends[written]
-    else:
-        table.tokens[rows[run], positions] = tokens
-        table.length[rows] = ends
-    return assemble(state, rows, (run, positions, counts), refused, reasons, copies)
+    done = np.ones(len(rows), np.bool_)
+    done[grown.refused] = False
+    written = done[run]
+    table.tokens[rows[run[written]], positions[written]] = tokens[written]
+    table.length[rows[done]] = ends[done]
+    return plan_of(state, rows, counts, np.where(written, slots(state, rows[run], positions), -1), grown)
 
 
 def reserve_rows(state: ManagerState, rows: Int32, ends: Int64) -> StepPlan:
     """Slots for the positions of rows[i] up to ends[i]."""
     needs = measure(state, rows, ends)
-    counts = np.maximum(ends - needs.starts, 0)
     if not independent(state, rows, needs):
         outcomes = [growth.reserve(state, row, end) for row, end in zip(rows.tolist(), ends.tolist(), strict=True)]
-        return plan_of(state, rows, None, outcomes)
-    refused, reasons, copies = grow_rows(state, rows, ends, needs)
-    counts[refused] = 0  # what a refused row would have got may be far more than memory holds
+        counts = np.array([len(o.slots) if isinstance(o, Ok) else 0 for o in outcomes], np.int64)
+        return plan_in_turn(state, rows, counts, outcomes)
+    grown = grow_rows(state, rows, ends, needs)
+    counts = np.maximum(ends - needs.starts, 0)
+    counts[grown.refused] = 0  # what a refused row asked for may be more than memory holds
     run, positions = ragged(needs.starts, counts)
-    return assemble(state, rows, (run, positions, counts), refused, reasons, copies)
+    return plan_of(state, rows, counts, slots(state, rows[run], positions), grown)
 
 
 def measure(state: ManagerState, rows: Int32, ends: Int64) -> Needs:
@@ -99,20 +104,17 @@ def independent(state: ManagerState, rows: Int32, needs: Needs) -> bool:
     )
 
 
-def grow_rows(
-    state: ManagerState, rows: Int32, ends: Int64, needs: Needs
-) -> tuple[Int32, tuple[Reason, ...], list[tuple[int, Copy]]]:
-    """Grow independent rows; returns who was refused and why, and who copied what."""
+def grow_rows(state: ManagerState, rows: Int32, ends: Int64, needs: Needs) -> Grown:
+    """Grow independent rows, those that copy or drop an entry one by one, the others together."""
     table, copies = state.rows, []
     refused, reasons = choose(state, needs)
     one_by_one = needs.shared | needs.entry
-    one_by_one[refused] = False
+    together = ~one_by_one
+    one_by_one[refused] = together[refused] = False
     for i in np.flatnonzero(one_by_one).tolist():
         grown = growth.grow(state, int(rows[i]), int(ends[i]))
         assert not isinstance(grown, Refused)  # `choose` has seen to it
         copies += [(i, copy) for copy in grown]
-    together = ~one_by_one
-    together[refused] = False
     growing = np.flatnonzero(together & (needs.fresh > 0))
     if len(growing):
         taking, counts = rows[growing], needs.fresh[growing]
@@ -122,7 +124,7 @@ def grow_rows(
         table.blocks[taking] += counts.astype(np.int32)
     changed = rows[together]
     table.reserved[changed] = np.maximum(table.reserved[changed], ends[together])
-    return refused, reasons, copies
+    return Grown(refused, reasons, copies)
 
 
 def choose(state: ManagerState, needs: Needs) -> tuple[Int32, tuple[Reason, ...]]:
@@ -144,24 +146,17 @@ def choose(state: ManagerState, needs: Needs) -> tuple[Int32, tuple[Reason, ...]
     return np.array(refused, np.int32), tuple(reasons)
 
 
-def assemble(
-    state: ManagerState,
-    rows: Int32,
-    positions: tuple[Int64, Int64, Int64],
-    refused: Int32,
-    reasons: tuple[Reason, ...],
-    copies: list[tuple[int, Copy]],
-) -> StepPlan:
-    """The plan, its slots read off the tables as they are; `positions`: (row in batch, position, counts)."""
-    table, bs = state.rows, state.config.block_size
-    run, position, counts = positions
-    if len(refused):
-        out = np.zeros(len(rows), np.bool_)
-        out[refused] = True
-        position = np.where(out[run], 0, position)
-    slot_mapping = table.tables[rows[run], position // bs].astype(np.int64) * bs + position % bs
-    if len(refused):
-        slot_mapping[out[run]] = -1
+def slots(state: ManagerState, rows: Int32, positions: Int64) -> Int64:
+    """Where these positions of these rows lie, (count,); anything for positions that lie past a table's end."""
+    tables, bs = state.rows.tables, state.config.block_size
+    blocks = tables[rows, np.minimum(positions // bs, tables.shape[1] - 1)].astype(np.int64)
+    where: Int64 = blocks * bs + positions % bs
+    return where
+
+
+def plan_of(state: ManagerState, rows: Int32, counts: Int64, slot_mapping: Int64, grown: Grown) -> StepPlan:
+    """Copy what the step needs out of the arrays."""
+    table = state.rows
     width = int(table.blocks[rows].max(initial=0))
     return StepPlan(
         rows=rows.copy(),
@@ -169,37 +164,37 @@ def assemble(
         seq_lens=table.length[rows],
         slot_mapping=slot_mapping,
         slot_counts=counts,
-        copies=np.array([copy for _, copy in copies], np.int32).reshape(-1, 2),
-        copy_rows=np.array([i for i, _ in copies], np.int32),
-        refused=refused,
-        reasons=reasons,
+        copies=np.array([copy for _, copy in grown.copies], np.int32).reshape(-1, 2),
+        copy_rows=np.array([i for i, _ in grown.copies], np.int32),
+        refused=grown.refused,
+        reasons=grown.reasons,
     )
 
 
-def plan_of(state: ManagerState, rows: Int32, counts: Int64 | None, outcomes: list[Outcome]) -> StepPlan:
-    """The plan of rows that were done one by one. `counts`: slots a row, where a refused one keeps its places."""
-    refused = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, Refused)]
-    given = [outcome.slots if isinstance(outcome, Ok) else () for outcome in outcomes]
-    counts = np.array([len(each) for each in given], np.int64) if counts is None else counts
-    padded = [each or (-1,) * count for each, count in zip(given, counts.tolist(), strict=True)]
-    copies = [(i, copy) for i, o in enumerate(outcomes) if isinstance(o, Ok) for copy in o.copies]
-    nothing = np.empty(0, np.int64)
-    plan = assemble(state, rows, (nothing, nothing, counts), np.empty(0, np.int32), (), copies)
-    return replace(
-        plan,
-        slot_mapping=np.array([slot for each in padded for slot in each], np.int64),
-        refused=np.array(refused, np.int32),
-        reasons=tuple(o.reason for o in outcomes if isinstance(o, Refused)),
-    )
+def plan_in_turn(state: ManagerState, rows: Int32, counts: Int64, outcomes: list[Outcome]) -> StepPlan:
+    """The plan of rows that were grown by the scalar operations. A refused row keeps its `counts` of slots."""
+    slot_mapping: list[int] = []
+    refused: list[int] = []
+    reasons: list[Reason] = []
+    copies: list[tuple[int, Copy]] = []
+    for i, (outcome, count) in enumerate(zip(outcomes, counts.tolist(), strict=True)):
+        if isinstance(outcome, Refused):
+            refused.append(i)
+            reasons.append(outcome.reason)
+            slot_mapping += [-1] * count
+        else:
+            slot_mapping += outcome.slots
+            copies += [(i, copy) for copy in outcome.copies]
+    grown = Grown(np.array(refused, np.int32), tuple(reasons), copies)
+    return plan_of(state, rows, counts, np.array(slot_mapping, np.int64), grown)
 
 
 def commit_rows(state: ManagerState, rows: Int32, computed: Int64) -> None:
     """The KV of the positions of rows[i] below computed[i] is written."""
     table, bs = state.rows, state.config.block_size
-    before = table.computed[rows]
-    special = before // bs != computed // bs  # a block became full, or died
+    special = table.computed[rows] // bs != computed // bs  # a block is now full, and may be found …
     if state.config.sliding_window is not None:
-        special |= True
+        special |= state.dead_blocks(computed) > table.holes[rows]  # … or dead
     plain = rows[~special]
     table.computed[plain] = computed[~special]
     for i in np.flatnonzero(special).tolist():

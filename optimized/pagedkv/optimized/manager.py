@@ -165,7 +165,7 @@ class BlockManager:
 
     def rows(self, requests: Sequence[RequestId]) -> Int32:
         """Handles of these requests, (count,) int32, good until they are freed: they spare a look-up a step."""
-        return self._state.rows.handles(list(requests), preempted=True)
+        return self._state.rows.handles(requests, preempted=True)
 
     def append_batch(
         self, requests: Sequence[RequestId] | Int32, tokens: Tokens, counts: Integers | None = None

@@ -42,6 +42,7 @@ class IdleQueue:
         found: list[Int32] = []
         missing = count
         while missing:
+            assert self._head < self._tail  # or the books are wrong
             places = np.arange(self._head, min(self._head + max(missing, 8), self._tail), dtype=np.int32)
             candidates = self._order[places]
             live = np.flatnonzero(self._position[candidates] == places)[:missing]

@@ -59,6 +59,8 @@ class Rows:
     def handles(self, requests: Sequence[RequestId] | Int32, *, preempted: bool = False) -> Int32:
         """The rows of these ids as (count,) int32, or the rows given as such, checked. `preempted` ones too if told."""
         if not isinstance(requests, np.ndarray):
+            if isinstance(requests, str) or not isinstance(requests, Sequence):
+                raise Misuse("requests", requests, "a sequence of ids, or rows as rows() returns them")
             find = self.find if preempted else self.find_resident
             return np.array([find("requests", request) for request in requests], np.int32)
         if requests.ndim != 1 or requests.dtype != np.int32:

@@ -4,13 +4,18 @@ The rules themselves are functions over this state, in modules that follow the c
 `admission`, `growth` (and `batch`, the same for many rows at once), `residency`. `manager` is the public face.
 """
 
+from typing import TypeVar
+
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32
+from pagedkv.optimized.arguments import Int32, Int64
 from pagedkv.optimized.index import HashFunction, Node, PrefixIndex
 from pagedkv.optimized.pool import BlockPool
 from pagedkv.optimized.rows import Rows
 from pagedkv.spec.words import Config, Namespace, Reason, Refused
+
+
+IntOrArray = TypeVar("IntOrArray", int, Int64)
 
 
 class ManagerState:
@@ -58,12 +63,13 @@ class ManagerState:
         self.pool.release(rows.tables[row, start : rows.blocks[row]][::-1].copy())
         rows.blocks[row] = min(keep, int(rows.blocks[row]))
 
-    def dead_blocks(self, computed: int) -> int:
-        """Leading blocks that hold only dead positions once `computed` positions are written."""
+    def dead_blocks(self, computed: IntOrArray) -> IntOrArray:
+        """Leading blocks that hold only dead positions once `computed` positions are written; of many rows at once."""
         window = self.config.sliding_window
         if window is None:
-            return 0
-        return max(0, computed - window + 1 - self.config.max_rollback) // self.config.block_size
+            return computed * 0
+        dead = computed - window + 1 - self.config.max_rollback
+        return dead * (dead > 0) // self.config.block_size
 
 
 def blocks_of(nodes: list[Node]) -> Int32:

@@ -23,7 +23,7 @@ Law: a digest depends on the past alone, and paths that part stay apart.
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias, overload
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,21 +38,22 @@ GOLDEN = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
 
 
-@overload
-def splitmix64(state: int) -> int: ...
-@overload
-def splitmix64(state: Digests) -> Digests: ...
-def splitmix64(state: Any) -> Any:
-    """The output function of splitmix64, of one int in 0..2**64-1 or of a uint64 array. A bijection.
+def splitmix64(state: int) -> int:
+    """The output function of splitmix64 in 0..2**64-1. A bijection.
 
-    >>> hex(splitmix64(0x9E3779B97F4A7C15)), hex(int(splitmix64(np.array([0x9E3779B97F4A7C15], np.uint64))[0]))
-    ('0xe220a8397b1dcdaf', '0xe220a8397b1dcdaf')
+    >>> hex(splitmix64(0x9E3779B97F4A7C15))
+    '0xe220a8397b1dcdaf'
     """
-    kind = int if isinstance(state, int) else np.uint64  # Python's ints do not wrap, NumPy's arrays do
-    mask = kind(MASK)
-    state = ((state ^ (state >> kind(30))) * kind(0xBF58476D1CE4E5B9)) & mask
-    state = ((state ^ (state >> kind(27))) * kind(0x94D049BB133111EB)) & mask
-    return state ^ (state >> kind(31))
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EB & MASK
+    return state ^ (state >> 31)
+
+
+def splitmix64_each(states: Digests) -> Digests:
+    """`splitmix64` of each element of a uint64 array, which wraps by itself."""
+    states = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    states = (states ^ (states >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return states ^ (states >> np.uint64(31))
 
 
 def root_digest(seed: int, namespace: Namespace) -> int:
@@ -86,9 +87,9 @@ def vectors(digests: Digests, kind: Kind, num_heads: int, head_dim: int, layer: 
     """
     if kind not in KINDS:
         raise Misuse("kind", kind, f"one of {', '.join(KINDS)}")
-    stream = splitmix64(digests ^ np.uint64(splitmix64((KINDS[kind] + 4 * layer) * GOLDEN & MASK)))
+    stream = splitmix64_each(digests ^ np.uint64(splitmix64((KINDS[kind] + 4 * layer) * GOLDEN & MASK)))
     counter = np.arange(1, num_heads * head_dim + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-    bits = splitmix64(stream[:, None] + counter)
+    bits = splitmix64_each(stream[:, None] + counter)
     parts = [bits >> np.uint64(shift) & np.uint64(0xFFFF) for shift in (0, 16, 32, 48)]
     centred = sum(part.astype(np.int64) for part in parts) - 2 * 0xFFFF
     flat = np.asarray(centred).astype(np.float32) * np.float32(3**0.5 / 2**16)  # 18 bits are exact; one rounding

@@ -2,14 +2,14 @@
 
 A request is a line: its lengths, then its block table. A block of the table is its physical number and its slots:
 `#` a position whose KV is computed, `o` one whose KV is still to come, `.` an empty slot. The pool is one cell a
-block: its number of references, or `i` idle (indexed, can be hit or evicted), `h` held, `.` free.
+block: its number of references, `i` if the prefix index knows it (alone: idle), `h` if it is held, `.` if it is free.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 
 from pagedkv.spec import (
-    HOLE, Batch, Block, Misuse, Ok, Operation, Outcome, Refused, Request, RequestId, State, available,
+    HOLE, Batch, Block, Misuse, Operation, Outcome, Refused, Request, RequestId, State, available,
 )  # fmt: skip
 
 MAX_BLOCKS = 64
@@ -63,6 +63,7 @@ def _tokens(tokens: tuple[int, ...]) -> str:
 def outcome_text(outcome: Outcome | Misuse) -> str:
     """What was answered, in a few words.
 
+    >>> from pagedkv.spec import Ok
     >>> outcome_text(Ok(cached_tokens=4))
     'ok: 4 cached tokens'
     """
@@ -126,11 +127,9 @@ def _entry(r: Request, logical: int, size: int) -> str:
 
 
 def _cell(state: State, block: Block) -> str:
-    if block in state.references:
-        return str(state.references[block])
-    if block in state.held:
-        return "h"
-    return "i" if block in state.entries else "."
+    count = state.references.get(block, 0)
+    use = str(count) if count else "h" if block in state.held else ""
+    return use + ("i" if block in state.entries else "") or "."
 
 
 def _pool(before: State, after: State, paint: Paint) -> Iterator[str]:
@@ -144,9 +143,9 @@ def _pool(before: State, after: State, paint: Paint) -> Iterator[str]:
     else:
         for first in range(0, count, BLOCKS_A_LINE):
             line = range(first, min(first + BLOCKS_A_LINE, count))
-            yield "  block " + " ".join(f"{block:>3}" for block in line)
+            yield "  block " + " ".join(f"{block:>4}" for block in line)
             marked = (f"*{cells[block]}" if block in changed else cells[block] for block in line)
-            yield "  pool  " + " ".join(paint(f"{m:>3}") if m[0] == "*" else f"{m:>3}" for m in marked)
+            yield "  pool  " + " ".join(paint(f"{m:>4}") if m[0] == "*" else f"{m:>4}" for m in marked)
     yield f"  {available(after)} of {count} blocks available"
 
 
@@ -156,5 +155,3 @@ def _surroundings(state: State) -> Iterator[str]:
         yield f"  pinned {len(stack)} times: {_tokens(tokens)}{where}, blocks {_word(stack[-1])}"
     if state.steps:
         yield f"  steps in flight: {' '.join(map(str, state.steps))}"
-
-

@@ -12,6 +12,7 @@ from pagedkv.cli.report import columns, write_failure
 from pagedkv.conformance.exhaustive import SliceReport
 from pagedkv.conformance.exhaustive import run as visit
 from pagedkv.conformance.exhaustive import slices_for
+from pagedkv.conformance.shrinking import Failure
 from pagedkv.conformance.slices import SLICES
 from pagedkv.spec import Config
 
@@ -59,11 +60,11 @@ def slice_data(report: SliceReport, out: str) -> dict[str, Any]:
         "elapsed_s": round(report.seconds, 3),
     }
     if report.violation:
-        config, note = SLICES[report.name].config, f"{report.violation.law}: {report.violation.detail}"
+        failure = Failure(report.path, report.violation)
         data |= {
             "law": report.violation.law,
             "detail": report.violation.detail,
-            "trace": write_failure(out, f"exhaust-{report.name}", config, report.path, note),
+            "trace": write_failure(out, f"exhaust-{report.name}", SLICES[report.name].config, failure),
         }
     return data
 

@@ -5,7 +5,7 @@ expects something else than the specification answers.
 
     length, reserved, computed   positions known, with a slot, with their KV written
     3[##o.]                      block 3 of a table: # computed, o to be computed, . empty slot
-    pool                         references of a block, or i idle, h held, . free
+    pool                         references of a block, i in the prefix index, h held, . free
 """
 
 import argparse

@@ -73,7 +73,9 @@ def _find(target: str, name: str) -> Callable[[Config], BlockManagerSubject]:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise BadInput(f"subject {name!r}: there is no module {error.name!r} here or among the installed") from error
+            raise BadInput(
+                f"subject {name!r}: there is no module {error.name!r} here or among the installed"
+            ) from error
         raise
     for part in attribute.split("."):
         if not hasattr(found, part):

@@ -10,18 +10,21 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-from pagedkv.cli import exhaust, explain, verify
+from pagedkv.cli import exhaust, explain, fuzz, verify
 from pagedkv.cli.inputs import BadInput, install_hint
 from pagedkv.spec.trace import TraceError
 
 VERBS: Final[dict[str, ModuleType]] = {
     "verify": verify,
     "explain": explain,
+    "fuzz": fuzz,
     "exhaust": exhaust,
 }
 """Each module has `HELP`, `configure(parser)` and `run(arguments) -> exit code`."""
 
 MISUSE: Final = 2
+INTERRUPTED: Final = 130
+"""What shells expect of a command that was stopped by hand."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,6 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pagedkv {parsed.verb}: error: {error}", file=sys.stderr)
     except ImportError as error:
         print(f"pagedkv {parsed.verb}: error: {install_hint(error)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print(f"pagedkv {parsed.verb}: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read has read enough; let the interpreter's own flush find no closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return MISUSE

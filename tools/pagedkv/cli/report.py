@@ -1,13 +1,15 @@
 """What the user reads: sections with a verdict each, as text and as JSON, and failures written as trace files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput
-from pagedkv.spec import Config, Operation
-from pagedkv.spec.trace import Header, Line, Trace, save
+from pagedkv.conformance.shrinking import Failure, trace_of
+from pagedkv.spec import Config
+from pagedkv.spec.trace import save
 
 Status: TypeAlias = Literal["holds", "violated", "not run"]
 WIDTH = 118
@@ -32,6 +34,11 @@ class Section:
             "lines": list(self.lines),
             "data": dict(self.data),
         }
+
+
+def verdict(holds: bool) -> Status:
+    """The status of a part that ran."""
+    return "holds" if holds else "violated"
 
 
 def merged(name: str, parts: Sequence[Section]) -> Section:
@@ -72,12 +79,19 @@ def columns(rows: Sequence[Sequence[object]]) -> list[str]:
     ]
 
 
-def write_failure(directory: str, name: str, config: Config, program: Sequence[Operation], note: str) -> str:
+@contextmanager
+def writing(directory: str) -> Iterator[None]:
+    """What is done inside writes to `directory`; that it cannot is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"nothing can be written to --out {directory!r}: {error.strerror or error}") from error
+
+
+def write_failure(directory: str, name: str, config: Config, failure: Failure) -> str:
     """Write a program that ends in a violation as a trace file; its path."""
     path = Path(directory) / f"{name}.jsonl"
-    try:
+    with writing(directory):
         path.parent.mkdir(parents=True, exist_ok=True)
-        save(Trace(Header.of(config, note=note), tuple(Line(operation) for operation in program)), path)
-    except OSError as error:
-        raise BadInput(f"failure cannot be written to {str(path)!r}: {error.strerror}") from error
+        save(trace_of(config, failure), path)
     return str(path)

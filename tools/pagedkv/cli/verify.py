@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(_document(arguments, sections, holds, elapsed_s))
         return int(not holds)
-    print(f"pagedkv verify: {arguments.subject}, seed {arguments.seed}, {_machine_line()}")
+    print(f"pagedkv verify: {arguments.subject}, seed {arguments.seed}{', quick' if arguments.quick else ''}")
+    print(", ".join(f"{name} {value}" for name, value in machine().items()))
     print(render(sections))
     missing = ", ".join(section.name for section in sections if section.status == "not run")
     verdict = "HOLDS" if holds else "VIOLATED"
@@ -85,10 +86,6 @@ def machine() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "absent"
     return found
-
-
-def _machine_line() -> str:
-    return ", ".join(f"{name} {value}" for name, value in machine().items())
 
 
 def _document(

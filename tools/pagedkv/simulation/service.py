@@ -34,7 +34,7 @@ class ServiceModel:
         """Service time of a step.
 
         >>> round(ServiceModel().step_s(100, 1_000), 3)
-        0.14
+        0.1
         """
         return self.base_s + self.per_conversation_s * conversations + self.per_prompt_token_s * prompt_tokens
 

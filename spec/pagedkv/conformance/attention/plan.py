@@ -15,6 +15,7 @@ from pagedkv.conformance.attention.probes import PROBES
 from pagedkv.conformance.attention.relations import RELATIONS
 from pagedkv.conformance.attention.writes import WRITES
 from pagedkv.spec.subject import AttentionCapabilities
+from pagedkv.spec.words import ceil_div
 
 Size: TypeAlias = Literal["tiny", "full"]
 
@@ -86,10 +87,12 @@ def checks(
     probed = replace(base, lengths=(8, 3), query_lens=rows, seed=seed + 1)
     yield from (Check(law, probed) for law in PROBES)
     bounds = [law for law in BOUNDS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
-    edges = replace(base, lengths=(0, 1, 3, 4, 5, 5), query_lens=(1, 3, 1, 2, 2, 0) if several else (1,) * 6, seed=seed + 2)
+    edges = replace(
+        base, lengths=(0, 1, 3, 4, 5, 5), query_lens=(1, 3, 1, 2, 2, 0) if several else (1,) * 6, seed=seed + 2
+    )
     yield from (Check(law, edges) for law in ("census", *bounds))
-    step = min(tile, 16 if size == "tiny" else 64)
-    if plain or size == "full":
+    step = 16 if size == "tiny" else min(max(16, 16 * ceil_div(tile, 16)), 64)  # kernels split at multiples of 16
+    if size == "full" or configuration.features in ((), ("window",), ("sinks",)):
         long = _long(base, step, size, several)
         yield from (Check(law, long) for law in (*PROBES, *bounds))
     yield from _styled(base, configuration, several, bounds, size)
@@ -114,8 +117,9 @@ def _base(configuration: Configuration, seed: int) -> Case:
 
 def _long(base: Case, step: int, size: Size, several: bool) -> Case:
     """Lengths around a tile and a split, with splits of two tiles: rescaling within a split, merging between them."""
-    lengths = (step - 1, step, step + 1, 2 * step + 1, 3 * step + 1) if size == "full" else (step + 1, 3 * step + 1)
-    rows = tuple(min(length, 5) for length in lengths) if several else (1,) * len(lengths)
+    tiny = (0, step + 1, 3 * step + 1)
+    lengths = tiny if size == "tiny" else (*tiny, step - 1, step, 2 * step - 1, 2 * step, 2 * step + 1)
+    rows = tuple(5 if several else 1 for _ in lengths)
     window = None if base.window is None else step + 1
     return replace(base, lengths=lengths, query_lens=rows, split_size=2 * step, window=window, seed=base.seed + 3)
 

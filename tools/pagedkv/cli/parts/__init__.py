@@ -6,6 +6,7 @@ A part is imported only when it runs, so that a missing extra costs that part al
 
 import importlib
 import time
+import traceback
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -59,12 +60,20 @@ def run_part(name: str, options: Options) -> Section:
     try:
         module: Any = importlib.import_module(PARTS[name].module)
         found: Section = module.run(options)
-    except ImportError as error:
-        found = Section(section, "not run", (f"{name} not run: {install_hint(error)}",), {"why": install_hint(error)})
     except Exception as error:
-        found = Section(section, "violated", (f"{name} crashed: {error!r}",), {"crashed": repr(error)})
+        found = _without(name, error)
     options.say(f"{name}: {found.status}")
     return Section(section, found.status, found.lines, found.data, time.perf_counter() - start)
+
+
+def _without(name: str, error: Exception) -> Section:
+    """What to say of a part that raised. No extra brings a module of our own: that one missing is a crash."""
+    section = PARTS[name].section
+    if isinstance(error, ImportError) and not (error.name or "").startswith("pagedkv"):
+        why = install_hint(error)
+        return Section(section, "not run", (f"{name} not run: {why}",), {"part": name, "why": why})
+    where = "".join(traceback.format_exception(error)[-2:])
+    return Section(section, "violated", (f"{name} crashed: {error!r}",), {"part": name, "crashed": where})
 
 
 def combine(results: list[Section]) -> list[Section]:

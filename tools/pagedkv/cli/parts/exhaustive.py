@@ -3,7 +3,7 @@
 from pagedkv.cli.exhaust import slice_data, slice_lines
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
-from pagedkv.cli.report import Section
+from pagedkv.cli.report import Section, verdict
 from pagedkv.conformance import exhaustive
 from pagedkv.spec import Config
 
@@ -21,5 +21,5 @@ def run(options: Options) -> Section:
         report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
         results.append(slice_data(report, options.out))
     lines = slice_lines(results) + ([f"quick: a sample of at most {limit} states a slice"] if limit else [])
-    status = "holds" if all(result["holds"] for result in results) else "violated"
-    return Section("exhaustive slices", status, tuple(lines), {"slices": results, "max_states": limit})
+    holds = all(result["holds"] for result in results)
+    return Section("exhaustive slices", verdict(holds), tuple(lines), {"slices": results, "max_states": limit})

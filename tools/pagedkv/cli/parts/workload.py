@@ -1,5 +1,6 @@
 """Part of `verify`: a real workload, every step of it held against the specification."""
 
+import gc
 import time
 from dataclasses import asdict
 
@@ -7,12 +8,13 @@ from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, write_failure
 from pagedkv.conformance.driver import Violation
+from pagedkv.conformance.shrinking import Failure
 from pagedkv.simulation import (
     POOL, Checked, ReservationMeasures, ServiceModel, WorkloadMeasures, bundled, compare_reservations, run as serve,
 )  # fmt: skip
 
 SECTION = "workload"
-QUICK_REQUESTS = 60
+QUICK_REQUESTS = 40
 RESERVED = (2_048, 4_096)
 """Maximum lengths of the baseline, beside the longest that occurs."""
 
@@ -26,14 +28,17 @@ def run(options: Options) -> Section:
     def tell(done: int, simulated_s: float) -> None:
         options.say(f"workload: {done} of {len(arrivals)} requests done, {simulated_s:.0f} s of their time")
 
+    gc.disable()  # nothing here is cyclic, and the log of a million operations is long to walk
     try:
         measures, spans = serve(arrivals, checker, POOL, model, tell)
     except Violation as violation:
         note = f"{violation.law}: {violation.detail}"
-        program = checker.differential.log
-        trace = write_failure(options.out, "workload", POOL, program, note)
+        program = tuple(checker.differential.log)
+        trace = write_failure(options.out, "workload", POOL, Failure(program, violation))
         lines = (f"VIOLATED after {len(program)} operations: {note}", f"  trace: {trace}")
         return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
+    finally:
+        gc.enable()
     checked_s = time.perf_counter() - start
     longest = max(arrival.final_length for arrival in arrivals)
     reservations = compare_reservations(arrivals, spans, POOL, (*RESERVED, longest), model)
@@ -57,34 +62,36 @@ def run(options: Options) -> Section:
 def _lines(
     m: WorkloadMeasures, reservations: tuple[ReservationMeasures, ...], model: ServiceModel, checks: dict[str, int]
 ) -> list[str]:
-    tokens = POOL.num_blocks * POOL.block_size
-    lines = [
-        f"{m.requests:,} requests of the Azure 2023 conversation trace (CC BY 4.0), pool {POOL.num_blocks:,} x"
-        f" {POOL.block_size} = {tokens:,} tokens",
+    tokens = f"{POOL.num_blocks:,} blocks of {POOL.block_size} = {POOL.num_blocks * POOL.block_size:,} tokens"
+    ended = (
+        f"finished {m.finished:,}, unservable {len(m.unservable)}, steps {m.steps:,}, appended {m.appended_tokens:,}"
+    )
+    queue = f"queue time p50 {m.queue_p50_s:.2f} s, p99 {m.queue_p99_s:.2f} s, longest queue {m.peak_waiting}"
+    used = f"over time {m.mean_block_utilisation:.1%} of blocks, {m.mean_slot_utilisation:.1%} of slots"
+    waste = f"waste in last blocks {m.mean_waste:.2%} of used slots, at most {m.peak_waste_slots:,} slots"
+    checked = f"checked {checks['operations']:,} operations, {checks['operations_per_s']:,} a second"
+    return [
+        f"{m.requests:,} requests of the Azure 2023 conversation trace (CC BY 4.0); pool {tokens}",
         str(model),
-        f"finished {m.finished:,}, unservable {len(m.unservable)}, steps {m.steps:,}, tokens appended"
-        f" {m.appended_tokens:,}, preemptions {m.preemptions:,} ({m.recomputed_tokens:,} tokens recomputed)",
-        f"active conversations: peak {m.peak_active}, mean {m.mean_active:.1f}; queue time p50 {m.queue_p50_s:.2f} s,"
-        f" p99 {m.queue_p99_s:.2f} s, longest queue {m.peak_waiting}",
-        f"blocks: peak {m.peak_blocks:,} of {POOL.num_blocks:,}; utilisation over time: blocks"
-        f" {m.mean_block_utilisation:.1%}, slots {m.mean_slot_utilisation:.1%}; waste in last blocks {m.mean_waste:.2%}"
-        f" of used slots, at most {m.peak_waste_slots:,} slots",
+        f"{ended} tokens, preemptions {m.preemptions:,} ({m.recomputed_tokens:,} tokens recomputed)",
+        f"active conversations: peak {m.peak_active}, mean {m.mean_active:.1f}; {queue}",
+        f"used: at most {m.peak_blocks:,} blocks, {used}",
+        waste,
         f"blocks over time |{_sparkline([point.block_utilisation for point in m.series])}| 0 to {m.simulated_s:.0f} s",
         f"slots over time  |{_sparkline([point.slot_utilisation for point in m.series])}| (. is empty, 9 is full)",
-        f"checked {checks['operations']:,} operations, {checks['operations_per_s']:,} a second, and the whole state"
-        f" {checks['full_checks']} times",
+        f"{checked}, and the whole state {checks['full_checks']} times",
         "reserving the maximum length instead, on the same arrivals:",
+        *columns(_reservation_rows(reservations)),
     ]
+
+
+def _reservation_rows(reservations: tuple[ReservationMeasures, ...]) -> list[tuple[object, ...]]:
     head = ("reserved", "too long", "tokens reserved at peak", "fit in this pool", "queue p50 s", "p99 s", "slots used")
     rows: list[tuple[object, ...]] = [head]
-    rows += [
-        (
-            r.max_length, r.too_long, r.reserved_at_peak_tokens, r.fit_in_pool, _tenths(r.queue_p50_s),
-            _tenths(r.queue_p99_s), f"{r.mean_slot_utilisation:.1%}",
-        )
-        for r in reservations
-    ]  # fmt: skip
-    return lines + columns(rows)
+    for r in reservations:
+        queue, used = (_tenths(r.queue_p50_s), _tenths(r.queue_p99_s)), f"{r.mean_slot_utilisation:.1%}"
+        rows.append((r.max_length, r.too_long, r.reserved_at_peak_tokens, r.fit_in_pool, *queue, used))
+    return rows
 
 
 def _tenths(seconds: float) -> float:

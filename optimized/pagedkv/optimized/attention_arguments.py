@@ -1,0 +1,115 @@
+"""The arguments of attention over a paged cache: what is allowed, checked without looking at a device's values.
+
+Shapes, dtypes, devices and strides are known on the host, so every check here is free of synchronisation. What lies
+*in* a block table on a GPU (an id out of range) cannot be seen without waiting for the device, and is the caller's.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pagedkv.spec.words import Misuse
+
+FORMATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What a row sees, and how its logits are bent; the meaning is that of `pagedkv.spec.masks`."""
+
+    scale: float
+    causal: bool
+    window: int | None
+    softcap: float
+    alibi_slopes: Tensor | None
+    sinks: Tensor | None
+
+
+def require(holds: bool, argument: str, value: object, allowed: str) -> None:
+    """Raise `Misuse` unless it holds."""
+    if not holds:
+        raise Misuse(argument, value, allowed)
+
+
+def check_cache(name: str, cache: Tensor) -> None:
+    """A cache is (num_blocks, block_size, num_kv_heads, dim), any strides, the last dimension contiguous."""
+    require(cache.dim() == 4, f"{name}.shape", tuple(cache.shape), "(num_blocks, block_size, num_kv_heads, head_dim)")
+    require(cache.dtype in FORMATS, f"{name}.dtype", cache.dtype, "float32, float16 or bfloat16")
+    dense = cache.stride(3) == 1 or cache.shape[3] == 1
+    require(dense, f"{name}.stride()", cache.stride(), "a contiguous last dimension")
+
+
+def check_caches(k_cache: Tensor, v_cache: Tensor) -> None:
+    """Both caches hold the same blocks, in the same format, on the same device."""
+    check_cache("k_cache", k_cache)
+    check_cache("v_cache", v_cache)
+    same = tuple(k_cache.shape[:3])
+    require(tuple(v_cache.shape[:3]) == same, "v_cache.shape", tuple(v_cache.shape), f"{(*same, 'value_dim')}")
+    require(v_cache.dtype == k_cache.dtype, "v_cache.dtype", v_cache.dtype, f"that of k_cache, {k_cache.dtype}")
+    on_device("v_cache", v_cache, k_cache.device)
+
+
+def on_device(name: str, tensor: Tensor, device: torch.device) -> None:
+    """All tensors of a call lie on one device."""
+    require(tensor.device == device, f"{name}.device", str(tensor.device), f"{device}, where the others are")
+
+
+def check_integers(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """An int32 tensor of a given shape."""
+    require(tensor.dtype == torch.int32, f"{name}.dtype", tensor.dtype, "int32")
+    require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}")
+    on_device(name, tensor, device)
+
+
+def check_attention(
+    query: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None,
+) -> None:
+    """The tensors of `paged_attention` fit each other. Raises `Misuse`."""
+    check_caches(k_cache, v_cache)
+    num_kv_heads, head_dim, device = k_cache.shape[2], k_cache.shape[3], k_cache.device
+    require(query.dim() == 3, "query.shape", tuple(query.shape), "(total_q, num_q_heads, head_dim)")
+    require(query.shape[2] == head_dim, "query.shape", tuple(query.shape), f"head_dim {head_dim}, that of k_cache")
+    fits = query.shape[1] > 0 and query.shape[1] % num_kv_heads == 0
+    require(fits, "query.shape", tuple(query.shape), f"a number of heads that {num_kv_heads} KV heads divide")
+    require(query.dtype == k_cache.dtype, "query.dtype", query.dtype, f"that of the caches, {k_cache.dtype}")
+    require(query.stride(2) == 1 or head_dim == 1, "query.stride()", query.stride(), "a contiguous last dimension")
+    on_device("query", query, device)
+    require(not query.requires_grad, "query.requires_grad", True, "False: attention over a cache has no gradient")
+    require(block_tables.dim() == 2, "block_tables.shape", tuple(block_tables.shape), "(num_requests, max_blocks)")
+    num_requests = block_tables.shape[0]
+    check_integers("block_tables", block_tables, tuple(block_tables.shape), device)
+    dense = block_tables.shape[1] <= 1 or block_tables.stride(1) == 1
+    require(dense, "block_tables.stride()", block_tables.stride(), "contiguous rows")
+    check_integers("seq_lens", seq_lens, (num_requests,), device)
+    if cu_seqlens_q is None:
+        allowed = f"one row a request, {num_requests}, or cu_seqlens_q"
+        require(query.shape[0] == num_requests, "query.shape", tuple(query.shape), allowed)
+    else:
+        check_integers("cu_seqlens_q", cu_seqlens_q, (num_requests + 1,), device)
+
+
+def check_mask(query: Tensor, mask: Mask) -> None:
+    """The options of `paged_attention`. Raises `Misuse`."""
+    require(mask.window is None or mask.window >= 1, "window", mask.window, "an integer >= 1, or None for all")
+    require(mask.softcap >= 0, "softcap", mask.softcap, "a number >= 0; 0 caps nothing")
+    for name, tensor in (("alibi_slopes", mask.alibi_slopes), ("sinks", mask.sinks)):
+        if tensor is not None:
+            shape = (query.shape[1],)
+            require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}, one a query head")
+            require(tensor.dtype == torch.float32, f"{name}.dtype", tensor.dtype, "float32")
+            on_device(name, tensor, query.device)
+
+
+def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
+    """A given output is of the shape and dtype that would be made."""
+    shape = (*query.shape[:2], value_dim)
+    require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{tuple(shape)}")
+    require(out.dtype == query.dtype, "out.dtype", out.dtype, f"that of query, {query.dtype}")
+    require(out.stride(2) == 1 or value_dim == 1, "out.stride()", out.stride(), "a contiguous last dimension")
+    on_device("out", out, query.device)

@@ -1,0 +1,163 @@
+"""Our attention as subjects of the conformance kit: by device, and the Triton kernels interpreted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
+from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.launch import Launch
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
+from pagedkv.spec.words import ceil_div
+
+UNIT_ROUNDOFF = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+EVERYTHING = AttentionCapabilities(
+    dtypes=("float32", "float16", "bfloat16"), causal_prefill=True, non_causal=True, window=True, softcap=True,
+    alibi=True, sinks=True, returns_lse=True, writes=True, strided=True, batch_invariant=True,
+)  # fmt: skip
+
+
+class OptimizedAttention:
+    """`paged_attention` on a device, by the backend of that device."""
+
+    capabilities = replace(EVERYTHING, split_invariant=True)
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.name = f"optimized on {device}"
+
+    def rounding(self, problem: Problem) -> RoundingModel:
+        """On the CPU: float32 throughout, a request at a time. On a GPU: weights in the dtype of the values."""
+        if self.device.type == "cpu":
+            return RoundingModel(tile=max(1, int(problem.seq_lens.max(initial=1))), num_tiles=2)
+        return triton_rounding(problem, tile=64, rounded_weights=True)
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        """See `pagedkv.spec.attention_subject.AttentionSubject`."""
+        tensors = tensors_of(problem, self.device)
+        mask = mask_of(problem, self.device)
+        cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
+        cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
+        decode = bool((problem.query_lens == 1).all())
+        result = paged_attention(
+            *tensors, cu_seqlens_q=None if decode else cu_seqlens.to(self.device), scale=mask.scale,
+            causal=mask.causal, window=mask.window, softcap=mask.softcap, alibi_slopes=mask.alibi_slopes,
+            sinks=mask.sinks, return_lse=True, split_size=problem.split_size,
+        )  # fmt: skip
+        return array_of(result[0]), array_of(result[1])
+
+    def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
+        """In place, on the caller's arrays."""
+        caches = [tensor_of(cache, dtype, self.device) for cache in (key_cache, value_cache)]
+        rows = [torch.from_numpy(row.astype("float32")).to(self.device) for row in (key, value)]
+        write_kv(rows[0], rows[1], caches[0], caches[1], torch.from_numpy(slot_mapping.astype("int64")).to(self.device))
+        for array, cache in zip((key_cache, value_cache), caches, strict=True):
+            array[...] = array_of(cache)
+
+    def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
+        """In place, on the caller's arrays."""
+        tensors = [tensor_of(cache, dtype, self.device) for cache in caches]
+        copy_blocks(tensors, torch.from_numpy(pairs.astype("int64").reshape(-1, 2)).to(self.device))
+        for array, tensor in zip(caches, tensors, strict=True):
+            array[...] = array_of(tensor)
+
+
+class InterpretedTritonAttention:
+    """The Triton kernels in Triton's interpreter: operands upcast to float32, tiny shapes."""
+
+    capabilities = EVERYTHING
+    name = "Triton kernels, interpreted"
+
+    def __init__(self, tile: int = 16, run: Callable[[Launch], None] | None = None) -> None:
+        from pagedkv.optimized.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
+
+        self.tile = tile
+        self.run = run or (lambda launch: replace(launch, kernel=interpreted(launch.kernel)).run())
+
+    def rounding(self, problem: Problem) -> RoundingModel:
+        """Weights stay in float32 when operands are upcast."""
+        return triton_rounding(problem, self.tile, rounded_weights=False)
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        """See `pagedkv.spec.attention_subject.AttentionSubject`."""
+        from pagedkv.optimized.triton_backend import attention_launches, row_places  # noqa: PLC0415  # likewise
+
+        cpu = torch.device("cpu")
+        query, key_cache, value_cache, block_tables, seq_lens = tensors_of(problem, cpu)
+        cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
+        cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
+        out = query.new_full((*query.shape[:2], value_cache.shape[3]), float("nan"))
+        lse = torch.full(query.shape[:2], float("nan"))
+        launches = attention_launches(
+            query, (key_cache, value_cache), block_tables, seq_lens, row_places(len(query), seq_lens, cu_seqlens),
+            mask_of(problem, cpu), out, lse, problem.split_size or SPLIT_SIZE, tile=self.tile, upcast=True,
+        )  # fmt: skip
+        for launch in launches:
+            self.run(launch)
+        return array_of(out), array_of(lse)
+
+    def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
+        """In place, on the caller's arrays."""
+        from pagedkv.optimized.triton_backend import write_launch  # noqa: PLC0415  # likewise
+
+        cpu = torch.device("cpu")
+        caches = tensor_of(key_cache, dtype, cpu), tensor_of(value_cache, dtype, cpu)
+        rows = torch.from_numpy(key.astype("float32")), torch.from_numpy(value.astype("float32"))
+        self.run(write_launch(rows, caches, torch.from_numpy(slot_mapping.astype("int64"))))
+        key_cache[...], value_cache[...] = array_of(caches[0]), array_of(caches[1])
+
+    def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
+        """In place, on the caller's arrays."""
+        from pagedkv.optimized.triton_backend import copy_launch  # noqa: PLC0415  # likewise
+
+        for cache in caches:
+            tensor = tensor_of(cache, dtype, torch.device("cpu"))
+            self.run(copy_launch(tensor, torch.from_numpy(pairs.astype("int64").reshape(-1, 2))))
+            cache[...] = array_of(tensor)
+
+
+def triton_rounding(problem: Problem, tile: int, *, rounded_weights: bool) -> RoundingModel:
+    """How `decode_kernel` and `merge_kernel` round."""
+    split_size = problem.split_size or SPLIT_SIZE
+    longest = max(1, int(problem.seq_lens.max(initial=1)))
+    splits = max(1, ceil_div(problem.block_tables.shape[1] * problem.key_cache.shape[1], split_size))
+    tiles = ceil_div(min(longest, split_size), min(tile, 16)) + 1
+    return RoundingModel(
+        tile=tile,
+        num_tiles=tiles + (splits + 1 if splits > 1 else 1),
+        u_accumulate=2.0**-22 if rounded_weights else 2.0**-24,
+        u_weights=UNIT_ROUNDOFF[problem.dtype] if rounded_weights else 0.0,
+    )
+
+
+def tensor_of(array: Any, dtype: str, device: torch.device) -> Tensor:
+    """An array as a tensor with the same strides, in its dtype (bfloat16 travels as float32)."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cpu" and tensor.dtype == getattr(torch, dtype):
+        return tensor
+    converted = torch.empty_strided(tensor.shape, tensor.stride(), dtype=getattr(torch, dtype), device=device)
+    return converted.copy_(tensor)
+
+
+def array_of(tensor: Tensor) -> Any:
+    """A tensor as an array; bfloat16 travels as float32."""
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
+
+def tensors_of(problem: Problem, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """query, key cache, value cache, block tables, sequence lengths."""
+    floats = [tensor_of(a, problem.dtype, device) for a in (problem.query, problem.key_cache, problem.value_cache)]
+    integers = [torch.from_numpy(a.astype("int32")).to(device) for a in (problem.block_tables, problem.seq_lens)]
+    return floats[0], floats[1], floats[2], integers[0], integers[1]
+
+
+def mask_of(problem: Problem, device: torch.device) -> Mask:
+    """The options of a problem."""
+    slopes, sinks = (
+        None if a is None else torch.from_numpy(a.astype("float32")).to(device)
+        for a in (problem.alibi_slopes, problem.sinks)
+    )
+    return Mask(problem.scale, problem.causal, problem.window, problem.softcap, slopes, sinks)

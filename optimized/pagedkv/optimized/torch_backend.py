@@ -1,0 +1,107 @@
+"""The simple backend: gather the pages of a request, then attend with torch's own products.
+
+For tensors on the CPU. One request at a time, so that no bit depends on the batch; in float32 whatever the dtype of
+the cache. A row reads what it sees and nothing else: unused slots may hold anything.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention_arguments import Mask, require
+from pagedkv.spec.words import ceil_div
+
+
+class TorchBackend:
+    """See `pagedkv.optimized.attention.Backend`."""
+
+    def attend(
+        self,
+        query: Tensor,
+        caches: tuple[Tensor, Tensor],
+        block_tables: Tensor,
+        seq_lens: Tensor,
+        cu_seqlens_q: Tensor | None,
+        mask: Mask,
+        out: Tensor,
+        lse: Tensor,
+        split_size: int,
+    ) -> None:
+        """Fill `out` and `lse`. Splits make no sense here: `split_size` changes nothing."""
+        lengths = seq_lens.tolist()
+        ends = list(range(len(lengths) + 1)) if cu_seqlens_q is None else cu_seqlens_q.tolist()
+        size, width, num_blocks = caches[0].shape[1], block_tables.shape[1], caches[0].shape[0]
+        ordered = ends[0] == 0 and ends[-1] <= len(query) and all(a <= b for a, b in pairwise(ends))
+        require(ordered, "cu_seqlens_q", ends, f"from 0 to at most {len(query)}, never falling")
+        out[ends[-1] :], lse[ends[-1] :] = 0, -torch.inf
+        for r, length in enumerate(lengths):
+            count = ceil_div(length, size)
+            require(length >= 0 and count <= width, "seq_lens", length, f"0..{width * size}, what block_tables hold")
+            rows = slice(ends[r], ends[r + 1])
+            first = first_seen(length, rows.stop - rows.start, mask)
+            blocks = block_tables[r, first // size : count].long()
+            legal = not len(blocks) or (int(blocks.min()) >= 0 and int(blocks.max()) < num_blocks)
+            require(legal, "block_tables", blocks.tolist(), f"block ids 0..{num_blocks - 1} where positions are seen")
+            key, value = (cache[blocks].flatten(0, 1)[first % size :][: length - first] for cache in caches)
+            out[rows], lse[rows] = attend_request(query[rows], key, value, first, length, mask)
+
+    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
+        """Rows to slots; `Misuse` for a slot past the cache or given twice."""
+        kept = slot_mapping >= 0
+        slots = slot_mapping[kept]
+        size, num_slots = caches[0].shape[1], caches[0].shape[0] * caches[0].shape[1]
+        legal = len(set(slots.tolist())) == len(slots) and bool((slots < num_slots).all())
+        require(legal, "slot_mapping", slots.tolist(), f"distinct slots below {num_slots}, or < 0 to skip")
+        for row, cache in zip(rows, caches, strict=True):
+            cache[slots // size, slots % size] = row[kept].to(cache.dtype)
+
+    def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None:
+        """All sources are read before any destination is written; `Misuse` for pairs that get in each other's way."""
+        sources, destinations = pairs[pairs[:, 0] >= 0].unbind(1)
+        apart = not set(sources.tolist()) & set(destinations.tolist())
+        distinct = len(set(destinations.tolist())) == len(destinations)
+        both = torch.cat([sources, destinations])
+        legal = apart and distinct and bool(((both >= 0) & (both < len(cache))).all())
+        require(legal, "pairs", pairs.tolist(), f"blocks 0..{len(cache) - 1}, destinations distinct and no sources")
+        cache[destinations] = cache[sources]
+
+
+def first_seen(length: int, rows: int, mask: Mask) -> int:
+    """The first position that any row of a request sees."""
+    return 0 if mask.window is None else min(length, max(0, length - rows - mask.window + 1))
+
+
+def attend_request(
+    query: Tensor, key: Tensor, value: Tensor, first: int, length: int, mask: Mask
+) -> tuple[Tensor, Tensor]:
+    """(out (m, num_q_heads, value_dim), lse (m, num_q_heads)) of one request; `key`, `value` (length - first, …)."""
+    rows, num_q_heads, _ = query.shape
+    num_kv_heads = key.shape[1]
+    positions = torch.arange(first, length)
+    own = torch.arange(length - rows, length)[:, None]
+    seen = (positions <= own) if mask.causal else torch.ones(rows, len(positions), dtype=torch.bool)
+    if mask.window is not None:
+        seen &= (positions > own - mask.window) & (positions < own + mask.window)
+    # Rows of one KV head's group together: (num_kv_heads, m * group, dim), row-major in (m, group).
+    group = num_q_heads // num_kv_heads
+    q = query.float().view(rows, num_kv_heads, group, -1).transpose(0, 1).flatten(1, 2)
+    k, v = key.float().transpose(0, 1), value.float().transpose(0, 1)
+    s = (q @ k.transpose(1, 2)).view(num_kv_heads, rows, group, -1).permute(1, 0, 2, 3).flatten(1, 2) * mask.scale
+    if mask.softcap:
+        s = mask.softcap * torch.tanh(s / mask.softcap)
+    if mask.alibi_slopes is not None:
+        s = s + mask.alibi_slopes[:, None] * (positions - own).float()[:, None, :]
+    s = s.masked_fill(~seen[:, None, :], -torch.inf)
+    extra = None if mask.sinks is None else mask.sinks.expand(rows, num_q_heads)
+    top = s.amax(2) if s.shape[2] else torch.full((rows, num_q_heads), -torch.inf)
+    top = top if extra is None else torch.maximum(top, extra)
+    shift = torch.where(top == -torch.inf, 0.0, top)
+    p = torch.exp(s - shift[..., None])
+    total = p.sum(2) if extra is None else p.sum(2) + torch.exp(extra - shift)
+    weighted = p.view(rows, num_kv_heads, group, -1).transpose(0, 1).flatten(1, 2) @ v
+    out = weighted.view(num_kv_heads, rows, group, -1).permute(1, 0, 2, 3).flatten(1, 2)
+    nothing = ~seen.any(1)[:, None].expand(rows, num_q_heads)
+    divisor = torch.where(nothing | (total == 0), 1.0, total)
+    out = torch.where(nothing[..., None], 0.0, out / divisor[..., None])
+    return out.to(query.dtype), torch.where(nothing, -torch.inf, shift + torch.log(divisor))

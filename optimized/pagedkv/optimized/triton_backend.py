@@ -1,0 +1,190 @@
+"""The Triton backend: launches for the kernels in `pagedkv.optimized.kernels`.
+
+Each function returns its launches as values, so that the same launch is run on a GPU, interpreted by the tests, and
+compiled ahead of time for the audit. Nothing here waits for the device: grids are upper bounds taken from shapes, and
+what rows are is computed by tensor operations.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.kernels.copy_blocks import copy_blocks_kernel
+from pagedkv.optimized.kernels.decode import decode_kernel
+from pagedkv.optimized.kernels.merge import merge_kernel
+from pagedkv.optimized.kernels.write_kv import write_kv_kernel
+from pagedkv.optimized.launch import Launch
+from pagedkv.spec.words import ceil_div
+
+MAX_TILE = 64
+PIECE = 1024
+"""Elements that one program writes or copies, at the most."""
+
+
+class TritonBackend:
+    """See `pagedkv.optimized.attention.Backend`."""
+
+    def attend(
+        self,
+        query: Tensor,
+        caches: tuple[Tensor, Tensor],
+        block_tables: Tensor,
+        seq_lens: Tensor,
+        cu_seqlens_q: Tensor | None,
+        mask: Mask,
+        out: Tensor,
+        lse: Tensor,
+        split_size: int,
+    ) -> None:
+        """Fill `out` and `lse`: one launch, and one more to merge if there can be more than one split."""
+        rows = row_places(len(query), seq_lens, cu_seqlens_q)
+        for launch in attention_launches(query, caches, block_tables, seq_lens, rows, mask, out, lse, split_size):
+            launch.run()
+
+    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
+        """One launch for keys and values."""
+        write_launch(rows, caches, slot_mapping).run()
+
+    def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None:
+        """One launch a cache."""
+        copy_launch(cache, pairs).run()
+
+
+def row_places(total_q: int, seq_lens: Tensor, cu_seqlens_q: Tensor | None) -> tuple[Tensor, Tensor]:
+    """For each query row its request (-1: none) and its position, (total_q,) int32 each; no synchronisation."""
+    rows = torch.arange(total_q, dtype=torch.int32, device=seq_lens.device)
+    if cu_seqlens_q is None:
+        return rows, seq_lens - 1
+    request = torch.searchsorted(cu_seqlens_q, rows, right=True, out_int32=True) - 1
+    known = rows < cu_seqlens_q[-1]
+    request = torch.where(known, request, 0)
+    position = seq_lens[request] - cu_seqlens_q[request + 1] + rows
+    return torch.where(known, request, -1).to(torch.int32), position.to(torch.int32)
+
+
+def attention_launches(
+    query: Tensor,
+    caches: tuple[Tensor, Tensor],
+    block_tables: Tensor,
+    seq_lens: Tensor,
+    rows: tuple[Tensor, Tensor],
+    mask: Mask,
+    out: Tensor,
+    lse: Tensor,
+    split_size: int,
+    *,
+    tile: int = MAX_TILE,
+    upcast: bool = False,
+) -> list[Launch]:
+    """`decode_kernel` over all query rows, and `merge_kernel` if the table is wider than one split.
+
+    `rows`: request and position of each row (`row_places`). `tile`: tokens a step at the most; it is halved until it
+    divides the split size. `upcast` is for the interpreter.
+    """
+    key_cache, value_cache = caches
+    num_rows, num_q_heads, head_dim = query.shape
+    size, num_kv_heads, value_dim = value_cache.shape[1:]
+    group = num_q_heads // num_kv_heads
+    num_splits = max(1, ceil_div(block_tables.shape[1] * size, split_size))
+    while split_size % tile:
+        tile //= 2
+    parts = query.new_empty((num_rows, num_q_heads, num_splits, value_dim), dtype=torch.float32)
+    part_max, part_sum = (parts.new_empty(parts.shape[:3]) for _ in range(2))
+    placeholder = seq_lens  # a pointer for what is absent; the kernel does not read it
+    constants = {
+        "BLOCK_SIZE": size,
+        "GROUP": group,
+        "GROUP_PADDED": max(16, power_of_two(group)),
+        "HEAD_DIM": head_dim,
+        "HEAD_DIM_PADDED": max(16, power_of_two(head_dim)),
+        "VALUE_DIM": value_dim,
+        "VALUE_DIM_PADDED": max(16, power_of_two(value_dim)),
+        "TILE": tile,
+        "SPLIT_SIZE": split_size,
+        "WINDOW": mask.window or 0,
+        "CAUSAL": mask.causal,
+        "HAS_SOFTCAP": mask.softcap > 0,
+        "HAS_ALIBI": mask.alibi_slopes is not None,
+        "HAS_SINKS": mask.sinks is not None,
+        "ONE_SPLIT": num_splits == 1,
+        "UPCAST": upcast,
+        "num_warps": 4,
+        "num_stages": 1 if query.dtype == torch.float32 else 2,
+    }
+    args = (
+        query, key_cache, value_cache, block_tables, seq_lens, *rows,
+        placeholder if mask.alibi_slopes is None else mask.alibi_slopes,
+        placeholder if mask.sinks is None else mask.sinks,
+        out, lse, parts, part_max, part_sum, float(mask.scale), float(mask.softcap),
+        *query.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3], block_tables.stride(0),
+        *out.stride()[:2], num_splits,
+    )  # fmt: skip
+    name = f"{str(query.dtype).removeprefix('torch.')} head_dim={head_dim} group={group} block_size={size}"
+    name += "".join(f" {k}={getattr(mask, k)}" for k in ("window", "softcap") if getattr(mask, k))
+    name += "".join(f" {k}" for k in ("alibi_slopes", "sinks") if getattr(mask, k) is not None)
+    launches = [Launch("decode", name, decode_kernel, (num_rows, num_kv_heads, num_splits), args, constants)]
+    if num_splits > 1:
+        merge_args = (parts, part_max, part_sum, out, lse, *out.stride()[:2], num_splits)
+        dims = {"VALUE_DIM": value_dim, "VALUE_DIM_PADDED": constants["VALUE_DIM_PADDED"], "num_warps": 1}
+        launches.append(Launch("merge", name, merge_kernel, (num_rows, num_q_heads), merge_args, dims))
+    return launches
+
+
+def write_launch(rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> Launch:
+    """`write_kv_kernel` over all tokens."""
+    key, value = rows
+    key_cache, value_cache = caches
+    size, num_kv_heads, head_dim = key_cache.shape[1:]
+    value_dim = value_cache.shape[3]
+    elements = num_kv_heads * max(head_dim, value_dim)
+    piece = min(PIECE, power_of_two(elements))
+    strides = (*key.stride()[:2], *value.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3])
+    return Launch(
+        "write_kv",
+        f"{str(key.dtype).removeprefix('torch.')} into {str(key_cache.dtype).removeprefix('torch.')}",
+        write_kv_kernel,
+        (len(slot_mapping), ceil_div(elements, piece)),
+        (key, value, key_cache, value_cache, slot_mapping, num_kv_heads, *strides),
+        {"BLOCK_SIZE": size, "HEAD_DIM": head_dim, "VALUE_DIM": value_dim, "PIECE": piece, "num_warps": 4},
+    )
+
+
+def copy_launch(cache: Tensor, pairs: Tensor) -> Launch:
+    """`copy_blocks_kernel` over all pairs of one cache."""
+    size, num_heads, dim = cache.shape[1:]
+    piece = min(PIECE, power_of_two(size * num_heads * dim))
+    constants = {"BLOCK_SIZE": size, "NUM_HEADS": num_heads, "DIM": dim, "PIECE": piece, "num_warps": 4}
+    grid = (len(pairs), ceil_div(size * num_heads * dim, piece))
+    configuration = str(cache.dtype).removeprefix("torch.")
+    args = (cache, pairs, *cache.stride()[:3])
+    return Launch("copy_blocks", configuration, copy_blocks_kernel, grid, args, constants)
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def shipped_launches() -> Iterator[Launch]:
+    """The launches that the audit compiles: tensors on the CPU, for their types and shapes only."""
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for head_dim, group, size in ((64, 1, 16), (128, 4, 16), (128, 8, 64)):
+            yield from _shipped(dtype, head_dim, group, size, Mask(1.0, True, None, 0.0, None, None))
+    heads = torch.zeros(8)
+    yield from _shipped(torch.bfloat16, 128, 4, 16, Mask(1.0, True, 4096, 30.0, heads, heads))
+    yield from _shipped(torch.float16, 256, 4, 16, Mask(1.0, True, None, 0.0, None, None))
+
+
+def _shipped(dtype: torch.dtype, head_dim: int, group: int, size: int, mask: Mask) -> Iterator[Launch]:
+    num_kv_heads = 8 // group
+    query, out = torch.zeros(2, 8, head_dim, dtype=dtype), torch.zeros(2, 8, head_dim, dtype=dtype)
+    caches = torch.zeros(2, 4, size, num_kv_heads, head_dim, dtype=dtype)
+    tables, seq_lens = torch.zeros(2, 4096 // size, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
+    rows, lse = row_places(2, seq_lens, None), torch.zeros(2, 8)
+    yield from attention_launches(query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 512)
+    if mask.window is None and head_dim == 128:
+        new = torch.zeros(2, num_kv_heads, head_dim, dtype=dtype)
+        yield write_launch((new, new), (caches[0], caches[1]), torch.zeros(2, dtype=torch.int64))
+        yield copy_launch(caches[0], torch.zeros(1, 2, dtype=torch.int64))

@@ -1,0 +1,112 @@
+"""What one random program is about: a pool, and how often each kind of operation is tried.
+
+Uniform programs rarely get anywhere deep. So each program draws its own pool, small enough to run out, and its own
+*subset* of operations. "swarm" switches kinds off at random, because what is present hides what its absence shows. The
+named subsets are the combinations that block managers are known to get wrong; each has a share of the programs that
+does not shrink as operations are added. In half of the programs nothing is freed, so that the pool stays exhausted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pagedkv.conformance.choosing import Chooser, chance, pick
+from pagedkv.spec import Config
+from pagedkv.spec.subject import Capabilities, SubjectFactory
+
+NEEDS: Final[Mapping[str, str]] = {
+    "admit": "", "append": "", "commit": "", "free": "",
+    "reserve": "reserve", "fork": "fork", "truncate": "truncate", "preempt": "preempt swap", "resume": "preempt swap",
+    "lookup": "lookup", "pin": "pins", "unpin": "pins", "evict": "evict", "reset_prefix_index": "evict",
+    "begin_step": "overlapped_steps", "end_step": "overlapped_steps", "permute": "permute", "batch": "batch",
+}  # fmt: skip
+"""Kinds of operations, and the capabilities of which any allows them; none: every subject has it."""
+
+WEIGHTS: Final[Mapping[str, int]] = {
+    "admit": 6, "append": 8, "commit": 12, "free": 3, "reserve": 3, "fork": 5, "truncate": 4, "preempt": 3,
+    "resume": 5, "lookup": 1, "pin": 2, "unpin": 2, "evict": 1, "reset_prefix_index": 1, "begin_step": 4,
+    "end_step": 4, "permute": 1, "batch": 8,
+}  # fmt: skip
+
+@dataclass(frozen=True)
+class Subset:
+    """A combination of operations."""
+
+    share: int
+    """How often it is drawn."""
+    needs: str = ""
+    """The capability without which it is pointless."""
+    kinds: tuple[str, ...] = ()
+    """What it adds to admit, append, commit, permute and batch."""
+
+
+SUBSETS: Final[Mapping[str, Subset]] = {
+    "swarm": Subset(4),
+    "fork, append": Subset(1, "fork", ("fork", "append")),
+    "admit, preempt, resume": Subset(1, "preempt", ("preempt", "resume")),
+    "fork, free, prefix": Subset(
+        1, "fork", ("fork", "free", "lookup", "pin", "unpin", "evict", "reset_prefix_index", "truncate")
+    ),
+    "admit, free, evict": Subset(1, "prefix_cache", ("admit", "free", "evict")),
+    "append, window": Subset(1, "sliding_window", ("append", "truncate", "reserve")),
+    "steps, free": Subset(1, "overlapped_steps", ("begin_step", "end_step", "free")),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One program's pool, the subset that it is about, and the weight of each kind of operation."""
+
+    config: Config
+    subset: str
+    weights: Mapping[str, int]
+
+
+def declared(factory: SubjectFactory) -> Capabilities:
+    """What a subject declares with everything switched on."""
+    plain = Config(num_blocks=4, block_size=2)
+    return factory(plain).capabilities
+
+
+def allows(capabilities: Capabilities, kind: str) -> bool:
+    """Whether a subject with these capabilities has operations of this kind."""
+    return not NEEDS[kind] or any(getattr(capabilities, need) for need in NEEDS[kind].split())
+
+
+def draw_plan(chooser: Chooser, capabilities: Capabilities) -> Plan:
+    """A pool and weights within the capabilities."""
+    names = [name for name, subset in SUBSETS.items() for _ in range(subset.share)]
+    name = pick(chooser, names)
+    if SUBSETS[name].needs and not getattr(capabilities, SUBSETS[name].needs):
+        name = "swarm"
+    return Plan(_config(chooser, capabilities, name), name, _weights(chooser, capabilities, name))
+
+
+def _config(chooser: Chooser, capabilities: Capabilities, subset: str) -> Config:
+    windowed = capabilities.sliding_window and (subset == "append, window" or chance(chooser, 1, 5))
+    return Config(
+        num_blocks=chooser.integer(2, pick(chooser, (6, 10, 16))),
+        block_size=pick(chooser, (2, 1, 3, 4)),
+        prefix_cache=capabilities.prefix_cache and not chance(chooser, 1, 8),
+        sliding_window=chooser.integer(1, 7) if windowed else None,
+        max_rollback=chooser.integer(0, 2) if windowed else 0,
+        swap_blocks=chooser.integer(0, 6) if capabilities.swap else 0,
+        max_requests=chooser.integer(1, 4) if chance(chooser, 1, 5) else None,
+        overlapped_steps=capabilities.overlapped_steps and (subset == "steps, free" or chance(chooser, 1, 4)),
+        publish=capabilities.publish,
+        dedup=capabilities.dedup,
+    )
+
+
+def _weights(chooser: Chooser, capabilities: Capabilities, subset: str) -> dict[str, int]:
+    weights = {kind: weight for kind, weight in WEIGHTS.items() if allows(capabilities, kind)}
+    keeps = chance(chooser, 1, 2)
+    for kind in weights:
+        if kind in SUBSETS[subset].kinds:
+            weights[kind] = 2 * weights[kind] + 4
+        elif kind == "free":
+            weights[kind] *= not (keeps and subset in ("swarm", "fork, append"))
+        elif kind not in ("admit", "append", "commit"):
+            optional = subset != "swarm" and kind not in ("permute", "batch")
+            weights[kind] *= 0 if optional else pick(chooser, (1, 0, 2))
+    return weights

@@ -1,0 +1,259 @@
+"""Random programs, one operation at a time, chosen with the state in view.
+
+Most operations are such that they can be carried out: for a fork a parent is picked that is computed, for a resume a
+request that is preempted. A few are picked with closed eyes (`undirected`): unknown names, empty texts, lengths out of
+range. Refusals come by themselves, since pools are small. Prompts continue what is known, so that prefixes are shared,
+and lengths lie near the ends of blocks.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from pagedkv.conformance.choosing import Chooser, chance, near_boundary, pick, text, weighted
+from pagedkv.conformance.plans import Plan
+from pagedkv.conformance.undirected import undirected
+from pagedkv.spec import (
+    Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
+    Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin,
+)  # fmt: skip
+from pagedkv.spec.subject import Capabilities
+from pagedkv.spec.words import Namespace
+
+NAMES: Final = tuple("abcdefgh")
+"""Ids of requests; the name of a request that is gone is used again."""
+MOST_PINS: Final = 4
+MOST_STEPS: Final = 3
+
+
+def waiting(state: State) -> dict[str, int]:
+    """Requests with planned writes that are not committed yet, and the length up to which they can be."""
+    return {
+        str(request): min(r.reserved, r.length)
+        for request, r in state.requests.items()
+        if r.residency == "resident" and r.computed < min(r.reserved, r.length)
+    }
+
+
+def may_follow(state: State, operation: Operation) -> bool:
+    """Whether an engine would run this now. One that publishes at schedule time lets others hit what is still to be
+    written, so until all planned writes are committed it only plans more of them."""
+    if state.config.publish == "commit" or not waiting(state):
+        return True
+    rows: tuple[Operation, ...] = operation.rows if isinstance(operation, Batch) else (operation,)
+    return all(isinstance(row, Admit | Append | Reserve | Lookup | Commit) for row in rows)
+
+
+class Programmer:
+    """Chooses the next operation of a program."""
+
+    def __init__(self, chooser: Chooser, plan: Plan, capabilities: Capabilities) -> None:
+        self.chooser, self.plan, self.capabilities = chooser, plan, capabilities
+        self.kinds = [kind for kind, weight in plan.weights.items() if weight]
+        self.weights = [plan.weights[kind] for kind in self.kinds]
+
+    def next(self, state: State) -> Operation:
+        """An operation that may follow."""
+        for _ in range(4):
+            if chance(self.chooser, 1, 16):
+                operation: Operation | None = self.blindly(state)
+            else:
+                operation = MAKE[self.kinds[weighted(self.chooser, self.weights)]](self, state)
+            if operation is not None and may_follow(state, operation):
+                return operation
+        return _commit(self, state) or _append(self, state) or _admit(self, state) or Free(NAMES[0])
+
+    def blindly(self, state: State) -> Operation:
+        """An undirected operation, perhaps as a row among others that are right."""
+        operation = undirected(self.chooser, state, self.plan, self.capabilities, NAMES)
+        if not isinstance(operation, Append | Commit | Reserve | Free) or not self.capabilities.batch:
+            return operation
+        rows = self.rows(state, type(operation).__name__.lower())
+        place = self.chooser.integer(0, len(rows))
+        return Batch((*rows[:place], operation, *rows[place:])) if rows and chance(self.chooser, 1, 2) else operation
+
+    def resident(self, state: State) -> list[str]:
+        """Names of the resident requests, the latest first."""
+        return [str(name) for name in reversed(state.requests) if state.requests[name].residency == "resident"]
+
+    def unused(self, state: State) -> str | None:
+        """A name for a new request."""
+        return next((name for name in NAMES if name not in state.requests), None)
+
+    def known_text(self, state: State) -> Identity:
+        """The beginning of a text that was seen before, in its namespace or sometimes in another one."""
+        known = [*state.entries.values(), *(Identity(r.namespace, r.tokens) for r in state.requests.values())]
+        if not known:
+            return Identity("", ())
+        namespace, tokens = pick(self.chooser, known)
+        kept = len(tokens)
+        if chance(self.chooser, 1, 2):
+            kept = near_boundary(self.chooser, state.config.block_size, 0, kept)
+        return Identity("other" if chance(self.chooser, 1, 8) else namespace, tokens[:kept])
+
+    def prompt(self, state: State) -> tuple[tuple[Token, ...], Namespace]:
+        """At least one token. Mostly what was seen before, with something new at its end."""
+        bs, blocks = state.config.block_size, state.config.num_blocks
+        namespace, known = self.known_text(state) if chance(self.chooser, 3, 4) else Identity("", ())
+        most = bs * blocks + 1 if chance(self.chooser, 1, 16) else bs * min(4, blocks - blocks // 2)
+        new = near_boundary(self.chooser, bs, 0, max(0, most - len(known)))
+        return (known + text(self.chooser, new)) or (0,), namespace
+
+    def rows(self, state: State, kind: str) -> list[Row]:
+        """Rows for most of the requests that they fit, in any order; sometimes two for one request."""
+        if kind == "commit":
+            fitting = list(waiting(state))
+        else:
+            fitting = self.resident(state) if kind != "free" else [str(name) for name in state.requests]
+        if kind == "free" or chance(self.chooser, 1, 4):
+            fitting = [name for name in fitting if not chance(self.chooser, 1, 2)]
+        if fitting:
+            first = self.chooser.integer(0, len(fitting) - 1)
+            fitting = fitting[first:] + fitting[:first]
+        rows: list[Row] = [_row(self, state, kind, name) for name in fitting]
+        if rows and kind != "free" and chance(self.chooser, 1, 4):
+            again = _row(self, state, kind, fitting[0])
+            later = isinstance(again, Commit) and Commit(fitting[0], waiting(state)[fitting[0]])
+            rows.append(later or again)
+        return rows
+
+
+def _row(self: Programmer, state: State, kind: str, request: str) -> Row:
+    r, bs = state.requests[request], state.config.block_size
+    match kind:
+        case "append":
+            room = max(1, state.config.num_blocks * bs - r.length)  # one more than fits is tried, many more are not
+            return Append(request, text(self.chooser, min(room, _count(self.chooser, r, bs))))
+        case "reserve":
+            low = min(r.reserved, r.length)
+            most = min(max(r.length, r.reserved) + bs, max(low, state.config.num_blocks * bs)) + 1
+            return Reserve(request, near_boundary(self.chooser, bs, max(1, low), most))
+        case "commit":
+            last = min(r.reserved, r.length)
+            return Commit(request, self.chooser.integer(r.computed, last) if chance(self.chooser, 1, 4) else last)
+        case _:
+            return Free(request)
+
+
+def _count(chooser: Chooser, r: Request, block_size: int) -> int:
+    """How many tokens to append: mostly one, or as many as lead to the end of a block or next to it."""
+    if not chance(chooser, 1, 3):
+        return 1
+    return max(1, near_boundary(chooser, block_size, r.length + 1, r.length + 2 * block_size + 1) - r.length)
+
+
+def _of(self: Programmer, state: State, kind: str) -> Operation | None:
+    names = self.resident(state)
+    if names and not chance(self.chooser, 1, 8):  # mostly one that fits the pool when it has grown
+        most = state.config.num_blocks * state.config.block_size
+        names = [name for name in names if state.requests[name].reserved < most] or names
+    return _row(self, state, kind, pick(self.chooser, names)) if names else None
+
+
+def _append(self: Programmer, state: State) -> Operation | None:
+    return _of(self, state, "append")
+
+
+def _reserve(self: Programmer, state: State) -> Operation | None:
+    return _of(self, state, "reserve")
+
+
+def _commit(self: Programmer, state: State) -> Operation | None:
+    names = list(waiting(state))
+    return _row(self, state, "commit", pick(self.chooser, names)) if names else None
+
+
+def _free(self: Programmer, state: State) -> Operation | None:
+    return Free(pick(self.chooser, list(state.requests))) if state.requests else None
+
+
+def _admit(self: Programmer, state: State) -> Operation | None:
+    name = self.unused(state)
+    if name is None:
+        return None
+    tokens, namespace = self.prompt(state)
+    if self.capabilities.reserve and chance(self.chooser, 1, 4):
+        return Admit(name, tokens, namespace, near_boundary(self.chooser, state.config.block_size, 0, len(tokens)))
+    return Admit(name, tokens, namespace)
+
+
+def _fork(self: Programmer, state: State) -> Operation | None:
+    ready = [name for name in self.resident(state) if state.requests[name].computed == state.requests[name].length]
+    child = self.unused(state)
+    if child is None:
+        return None
+    return Fork(pick(self.chooser, ready), child) if ready else _commit(self, state)
+
+
+def _truncate(self: Programmer, state: State) -> Operation | None:
+    names = self.resident(state)
+    if not names:
+        return None
+    request = pick(self.chooser, names)
+    length = state.requests[request].length
+    if chance(self.chooser, 1, 2):
+        return Truncate(request, near_boundary(self.chooser, state.config.block_size, 1, length))
+    return Truncate(request, max(1, length - self.chooser.integer(0, 3)))
+
+
+def _preempt(self: Programmer, state: State) -> Operation | None:
+    names, can = self.resident(state), self.capabilities
+    if not names:
+        return None
+    swap = can.swap and (not can.preempt or chance(self.chooser, 1, 2))
+    return Preempt(pick(self.chooser, names), "swap" if swap else "recompute")
+
+
+def _resume(self: Programmer, state: State) -> Operation | None:
+    names = [name for name, r in state.requests.items() if r.residency != "resident"]
+    return Resume(pick(self.chooser, names)) if names else None
+
+
+def _lookup(self: Programmer, state: State) -> Operation | None:
+    return Lookup(*self.prompt(state))
+
+
+def _pin(self: Programmer, state: State) -> Operation | None:
+    if sum(map(len, state.pins.values())) >= MOST_PINS:
+        return None
+    if state.pins and chance(self.chooser, 1, 3):
+        again = pick(self.chooser, list(state.pins))
+        return Pin(again.tokens, again.namespace)
+    namespace, tokens = self.known_text(state)
+    return Pin(tokens, namespace)
+
+
+def _unpin(self: Programmer, state: State) -> Operation | None:
+    if not state.pins:
+        return None
+    pinned = pick(self.chooser, list(state.pins))
+    return Unpin(pinned.tokens, pinned.namespace)
+
+
+def _begin_step(self: Programmer, state: State) -> Operation | None:
+    unused = [f"s{i}" for i in range(MOST_STEPS) if f"s{i}" not in state.steps]
+    return BeginStep(unused[0]) if state.config.overlapped_steps and unused else None
+
+
+def _end_step(self: Programmer, state: State) -> Operation | None:
+    return EndStep(pick(self.chooser, list(state.steps))) if state.steps else None
+
+
+def _permute(self: Programmer, state: State) -> Operation | None:
+    return None if state.steps else Permute(self.chooser.integer(0, 1023))
+
+
+def _batch(self: Programmer, state: State) -> Operation | None:
+    kinds = [kind for kind in ("append", "commit", "reserve") if kind != "reserve" or self.capabilities.reserve]
+    kind = "free" if self.plan.weights["free"] and chance(self.chooser, 1, 16) else pick(self.chooser, kinds)
+    rows = self.rows(state, kind)
+    return Batch(tuple(rows)) if rows else None
+
+
+MAKE: Final[Mapping[str, Callable[[Programmer, State], Operation | None]]] = {
+    "admit": _admit, "append": _append, "commit": _commit, "free": _free, "reserve": _reserve, "fork": _fork,
+    "truncate": _truncate, "preempt": _preempt, "resume": _resume, "lookup": _lookup, "pin": _pin, "unpin": _unpin,
+    "evict": lambda self, state: Evict(self.chooser.integer(0, 3)),
+    "reset_prefix_index": lambda self, state: ResetPrefixIndex(),
+    "begin_step": _begin_step, "end_step": _end_step, "permute": _permute, "batch": _batch,
+}  # fmt: skip
+"""Each kind's way to choose; None: there is nothing of that kind to do now."""

@@ -1,0 +1,169 @@
+"""The command as its user meets it: exit codes, what goes to which stream, and JSON with the documented keys."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagedkv.cli.inputs import BadInput, subject_factory
+from pagedkv.cli.main import VERBS, main
+from pagedkv.conformance.slices import SLICES
+from pagedkv.spec import Outcome, Refused, RequestId
+from pagedkv.spec.trace import DATA, load
+from pagedkv.spec.words import Ok
+from pagedkv.reference import BlockManager
+
+SAMPLE = str(DATA / "sample.jsonl")
+HEADER = '{"pagedkv_trace": 1, "num_blocks": 4, "block_size": 2}\n'
+BROKEN = "tests.tools.test_command:Broken"
+
+
+class Broken(BlockManager):
+    """A fork does not count: it shares nothing."""
+
+    def fork(self, parent: RequestId, child: RequestId) -> Outcome:
+        return Ok() if not isinstance(super().fork(parent, child), Refused) else Ok(evicted=1)
+
+    def free(self, request: RequestId) -> Outcome:
+        super().free(request)
+        return Ok(evicted=1)
+
+
+def trace_file(tmp_path: Path, *lines: str) -> str:
+    path = tmp_path / "program.jsonl"
+    path.write_text(HEADER + "".join(line + "\n" for line in lines))
+    return str(path)
+
+
+# --- exit codes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["explain"],
+        ["explain", "no/such/file"],
+        ["exhaust", "--slice", "everything"],
+        ["exhaust", "--max-states", "0"],
+        ["exhaust", "--subject", "nobody"],
+        ["exhaust", "--subject", "no_such_module:Manager"],
+        ["exhaust", "--subject", "pagedkv.reference.manager:Nobody"],
+        ["exhaust", "--subject", "pagedkv.reference.manager:__name__"],
+        ["exhaust", "--subject", "builtins:repr"],
+        ["verify", "--only", "nothing"],
+        ["verify", "--seed", "-1"],
+    ],
+)
+def test_misuse_ends_with_2_and_says_why(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "error: " in printed.err
+
+
+def test_help_ends_with_0_and_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert all(name in capsys.readouterr().out for name in ["0 holds"])
+    for name in VERBS:
+        assert main([name, "--help"]) == 0
+
+
+def test_an_unknown_subject_is_told_what_is_allowed() -> None:
+    with pytest.raises(BadInput, match=r"'nobody'.*reference, optimized, or module:factory"):
+        subject_factory("nobody")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"op": "admit", "request": "a"', "JSON"),
+        ('{"op": "evict"}', "'blocks'"),
+        ('{"op": "leap", "request": "a"}', "leap"),
+        ('{"op": "free", "request": "a", "blocks": 2}', "blocks"),
+        ('{"op": "free", "request": 7}', "a string"),
+    ],
+)
+def test_a_bad_line_is_named_with_file_and_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, expected: str
+) -> None:
+    path = trace_file(tmp_path, '{"op": "admit", "request": "a", "tokens": [1]}', line)
+    assert main(["explain", path]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{path}:3:" in printed.err
+    assert expected in printed.err
+
+
+# --- exhaust --------------------------------------------------------------------------------------------------------
+
+
+def test_exhaust_reports_states_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exhaust", "--subject", "reference", "--slice", "core", "--max-states", "30", "--json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["holds"] is True
+    (found,) = document["slices"]
+    assert set(found) == {"slice", "holds", "states", "transitions", "refused", "elapsed_s"}
+    assert found["states"] == 30
+    assert "exhaust core" in printed.err, "progress is on stderr"
+
+
+def test_a_violation_ends_with_1_and_is_written_as_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["exhaust", "--subject", BROKEN, "--slice", "core", "--out", str(tmp_path), "--json"]
+    assert main(arguments) == 1
+    (found,) = json.loads(capsys.readouterr().out)["slices"]
+    assert "evict" in found["law"]
+    trace = load(found["trace"])
+    assert trace.header.config() == SLICES["core"].config
+    assert found["law"] in trace.header.note
+    assert main(arguments[:-1]) == 1
+    assert "VIOLATED in core" in capsys.readouterr().out
+
+
+def test_a_failure_that_cannot_be_written_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["exhaust", "--subject", BROKEN, "--slice", "core", "--out", str(tmp_path / "file")]) == 2
+    assert "nothing can be written" in capsys.readouterr().err
+
+
+# --- fuzz -----------------------------------------------------------------------------------------------------------
+
+FUZZ = ["fuzz", "--subject", "reference", "--seed", "3"]
+
+
+def test_fuzz_reports_operations_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main([*FUZZ, "--programs", "100", "--steps", "20", "--out", str(tmp_path), "--json"])
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert code == (0 if document["holds"] else 1)
+    assert document["violation"] is None
+    assert document["programs"] == 100
+    assert sum(document["operations"]["admit"].values()) > 0
+    assert {"copy_on_writes", "preemptions", "share_depth_max", "refusals", "not_exercised"} <= set(document)
+    assert "100 of 100 programs" in printed.err, "progress is on stderr"
+
+
+def test_fuzz_prints_what_was_exercised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([*FUZZ, "--programs", "5", "--out", str(tmp_path)])
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("5 programs", "refused", "refusals by reason", "copy-on-writes", "owners"))
+
+
+def test_a_capability_that_no_program_exercised_is_a_violation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*FUZZ, "--programs", "1", "--steps", "1", "--out", str(tmp_path)]) == 1
+    assert "exercised by no program: " in capsys.readouterr().out
+
+
+def test_fuzz_writes_the_shortest_failing_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "folder"
+    assert main(["fuzz", "--subject", BROKEN, "--programs", "3", "--out", str(out), "--json"]) == 1
+    violation = json.loads(capsys.readouterr().out)["violation"]
+    assert "evict" in violation["law"]
+    assert str(out) in violation["path"]
+    assert len(load(violation["path"]).lines) <= 2, "to admit and to free is enough"
+    (tmp_path / "file").write_text("")
+    assert main(["fuzz", "--subject", BROKEN, "--programs", "3", "--out", str(tmp_path / "file")]) == 2

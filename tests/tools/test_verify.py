@@ -1,0 +1,111 @@
+"""`pagedkv verify`: what makes it hold, what is violated, what is not run, and the report."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagedkv.cli import exhaust as exhaust_verb
+from pagedkv.cli.main import VERBS, main
+from pagedkv.cli.parts import ORDER, PARTS, Options, combine, run_part
+from pagedkv.cli.report import WIDTH, Section, columns, merged, render
+from pagedkv.spec.trace import load
+
+from tests.tools.test_command import BROKEN
+
+
+QUICK = ["verify", "--quick", "--only", "workload"]
+
+
+def test_verify_reports_the_workload_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--json"]) == 0
+    printed = capfd.readouterr()
+    document = json.loads(printed.out)
+    assert set(document) == {
+        "pagedkv_verify", "subject", "seed", "quick", "machine", "holds", "elapsed_s", "sections",
+    }  # fmt: skip
+    (section,) = document["sections"]
+    assert (section["name"], section["status"]) == ("workload", "holds")
+    assert set(section["data"]) == {
+        "source", "service_model", "num_blocks", "block_size", "checks", "measures", "reservations",
+    }  # fmt: skip
+    measures = section["data"]["measures"]
+    assert measures["finished"] == measures["requests"] > 0
+    assert len(measures["series"]) == 60
+    assert [r["max_length"] for r in section["data"]["reservations"]][:2] == [2048, 4096]
+    assert "workload" in printed.err, "progress is on stderr"
+    assert all(len(line) <= WIDTH for line in section["lines"]), "fits a screen"
+
+
+def test_verify_finds_a_violation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*QUICK, "--no-progress", "--subject", BROKEN, "--out", str(tmp_path)]) == 1
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    assert "workload: violated" in printed.out
+    assert printed.out.rstrip().splitlines()[-1].startswith("VIOLATED")
+    assert load(tmp_path / "workload.jsonl").header.config().num_blocks == 8_192
+
+
+def test_a_part_without_its_package_is_named_and_is_no_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named {name!r}", name="torch")
+
+    monkeypatch.setattr("pagedkv.cli.parts.importlib.import_module", without)
+    section = run_part("attention", Options(quiet=True))
+    assert section.status == "not run"
+    assert section.lines == ('attention not run: torch is not installed: pip install "pagedkv[torch]"',)
+
+
+def test_a_part_that_crashes_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(name: str) -> object:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("pagedkv.cli.parts.importlib.import_module", crash)
+    assert run_part("programs", Options(quiet=True)).status == "violated"
+
+
+@pytest.mark.parametrize(("strict", "code"), [([], 0), (["--strict"], 1)])
+def test_not_run_counts_only_when_strict(
+    strict: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = Section("kernels compiled", "not run", ("kernels not run: ...",))
+    monkeypatch.setattr("pagedkv.cli.verify.run_parts", lambda names, options: [absent])
+    assert main(["verify", *strict]) == code
+    assert "(not run: kernels compiled)" in capsys.readouterr().out
+
+
+def test_every_part_has_a_place_in_the_report() -> None:
+    assert {part.section for part in PARTS.values()} == set(ORDER)
+    sections = combine([Section(part.section, "holds") for part in PARTS.values()])
+    assert [section.name for section in sections] == list(ORDER)
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole"),
+    [
+        (("holds", "holds"), "holds"),
+        (("not run", "holds"), "holds"),
+        (("not run", "not run"), "not run"),
+        (("not run", "violated"), "violated"),
+        (("holds", "violated"), "violated"),
+    ],
+)
+def test_a_section_is_what_its_parts_are(parts: tuple[str, str], whole: str) -> None:
+    made = [Section("s", status, (status,)) for status in parts]  # type: ignore[arg-type]  # the literals of the table
+    assert merged("s", made).status == whole
+    assert merged("s", made).lines == parts
+
+
+def test_columns_line_up() -> None:
+    lines = columns([("name", "count"), ("a", 1_000), ("bcd", 20)])
+    assert lines == ["name  count", "a     1,000", "bcd      20"]
+
+
+def test_a_section_is_a_rule_and_its_lines() -> None:
+    text = render([Section("workload", "holds", ("one", "two"), {}, 1.25)])
+    assert text.splitlines()[1:] == ["   one", "   two"]
+
+
+def test_every_verb_says_what_it_is_for() -> None:
+    assert all(module.HELP and module.__doc__ for module in VERBS.values())
+    assert exhaust_verb.HELP in {module.HELP for module in VERBS.values()}
