@@ -114,7 +114,7 @@ _KINDS: tuple[tuple[int, Callable[[Rng, State], Operation]], ...] = (
     (2, lambda rng, state: row(rng, state, 3, _id(rng, state, "any"))),
     (8, _batch),
     (4, _fork),
-    (4, _truncate),
+    (5, _truncate),
     (2, lambda rng, state: Preempt(_id(rng, state), rng.choice(("recompute", "swap", "swap")))),
     (4, lambda rng, state: Resume(_id(rng, state, "preempted"))),
     (2, _pin),

@@ -121,6 +121,16 @@ def test_parent_and_child_append_in_one_batch() -> None:
     manager.check()
 
 
+def test_a_batched_write_into_an_indexed_block_drops_its_entry() -> None:
+    manager = decoding(9, [8, 3])
+    manager.truncate(0, 6)  # the second block keeps its entry …
+    assert manager.lookup(range(8)).cached_tokens == 8
+    plan = manager.append_batch([0, 1], [99, 99])  # … until it is written
+    assert len(plan.copies) == 0
+    assert manager.lookup(range(8)).cached_tokens == 4
+    manager.check()
+
+
 INT32 = np.int32
 BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "unknown id": ("requests", lambda m: m.append_batch([0, "x"], [1, 1])),

@@ -189,6 +189,21 @@ def test_a_held_block_is_handed_out_only_after_every_step_begun_before_its_relea
     manager.check()
 
 
+def test_a_held_block_that_is_hit_is_held_no_longer() -> None:
+    manager = BlockManager(6, 4, overlapped_steps=True)
+    manager.admit("a", range(9))
+    manager.commit("a", 9)
+    manager.begin_step("s")
+    manager.free("a")
+    assert (manager.stats().held, manager.available_blocks) == (3, 3)
+    assert manager.admit("b", range(9)) == Ok(cached_tokens=8)
+    assert (manager.stats().held, manager.available_blocks) == (1, 2)
+    manager.check()
+    manager.end_step("s")
+    assert (manager.stats().held, manager.available_blocks) == (0, 3)
+    manager.check()
+
+
 def test_rows_and_tables_grow_without_losing_anything() -> None:
     manager = BlockManager(4000, 2)
     prompts = {name: [name + 1] * (3 * name + 1) for name in range(60)}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention_arguments import (
-    Mask, check_attention, check_cache, check_caches, check_mask, check_out, on_device, require,
+    Mask, check_attention, check_cache, check_caches, check_dense, check_mask, check_out, on_device, require,
 )  # fmt: skip
 from pagedkv.spec.words import Misuse
 
@@ -124,8 +124,7 @@ def write_kv(
         shape = (slot_mapping.shape[0], *cache.shape[2:])
         require(tuple(rows.shape) == shape, f"{name}.shape", tuple(rows.shape), f"{shape}")
         require(rows.dtype in (torch.float32, cache.dtype), f"{name}.dtype", rows.dtype, f"float32 or {cache.dtype}")
-        dense = rows.stride(2) == 1 or rows.shape[2] == 1
-        require(dense, f"{name}.stride()", rows.stride(), "a contiguous last dimension")
+        check_dense(name, rows)
         on_device(name, rows, k_cache.device)
     require(slot_mapping.dtype == torch.int64, "slot_mapping.dtype", slot_mapping.dtype, "int64")
     on_device("slot_mapping", slot_mapping, k_cache.device)

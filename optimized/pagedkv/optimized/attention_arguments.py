@@ -32,12 +32,17 @@ def require(holds: bool, argument: str, value: object, allowed: str) -> None:
         raise Misuse(argument, value, allowed)
 
 
+def check_dense(name: str, tensor: Tensor) -> None:
+    """The last dimension is contiguous, or too short to tell."""
+    dense = tensor.stride(-1) == 1 or tensor.shape[-1] == 1 or tensor.numel() == 0
+    require(dense, f"{name}.stride()", tensor.stride(), "a contiguous last dimension")
+
+
 def check_cache(name: str, cache: Tensor) -> None:
     """A cache is (num_blocks, block_size, num_kv_heads, dim), any strides, the last dimension contiguous."""
     require(cache.dim() == 4, f"{name}.shape", tuple(cache.shape), "(num_blocks, block_size, num_kv_heads, head_dim)")
     require(cache.dtype in FORMATS, f"{name}.dtype", cache.dtype, "float32, float16 or bfloat16")
-    dense = cache.stride(3) == 1 or cache.shape[3] == 1
-    require(dense, f"{name}.stride()", cache.stride(), "a contiguous last dimension")
+    check_dense(name, cache)
 
 
 def check_caches(k_cache: Tensor, v_cache: Tensor) -> None:
@@ -78,14 +83,13 @@ def check_attention(
     fits = query.shape[1] > 0 and query.shape[1] % num_kv_heads == 0
     require(fits, "query.shape", tuple(query.shape), f"a number of heads that {num_kv_heads} KV heads divide")
     require(query.dtype == k_cache.dtype, "query.dtype", query.dtype, f"that of the caches, {k_cache.dtype}")
-    require(query.stride(2) == 1 or head_dim == 1, "query.stride()", query.stride(), "a contiguous last dimension")
+    check_dense("query", query)
     on_device("query", query, device)
     require(not query.requires_grad, "query.requires_grad", True, "False: attention over a cache has no gradient")
     require(block_tables.dim() == 2, "block_tables.shape", tuple(block_tables.shape), "(num_requests, max_blocks)")
     num_requests = block_tables.shape[0]
     check_integers("block_tables", block_tables, tuple(block_tables.shape), device)
-    dense = block_tables.shape[1] <= 1 or block_tables.stride(1) == 1
-    require(dense, "block_tables.stride()", block_tables.stride(), "contiguous rows")
+    check_dense("block_tables", block_tables)
     check_integers("seq_lens", seq_lens, (num_requests,), device)
     if cu_seqlens_q is None:
         allowed = f"one row a request, {num_requests}, or cu_seqlens_q"
@@ -111,5 +115,5 @@ def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
     shape = (*query.shape[:2], value_dim)
     require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{tuple(shape)}")
     require(out.dtype == query.dtype, "out.dtype", out.dtype, f"that of query, {query.dtype}")
-    require(out.stride(2) == 1 or value_dim == 1, "out.stride()", out.stride(), "a contiguous last dimension")
+    check_dense("out", out)
     on_device("out", out, query.device)

@@ -136,15 +136,25 @@ def triton_rounding(problem: Problem, tile: int, *, rounded_weights: bool) -> Ro
 def tensor_of(array: Any, dtype: str, device: torch.device) -> Tensor:
     """An array as a tensor with the same strides, in its dtype (bfloat16 travels as float32)."""
     tensor = torch.from_numpy(array)
-    if device.type == "cpu" and tensor.dtype == getattr(torch, dtype):
+    if dtype == "bfloat16" and tensor.dtype == torch.float32:  # by bits, so that a NaN stays the one it was
+        tensor = (tensor.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
+    if device.type == "cpu" and tensor.dtype == getattr(torch, dtype) and tensor.stride() == strides_of(array):
         return tensor
-    converted = torch.empty_strided(tensor.shape, tensor.stride(), dtype=getattr(torch, dtype), device=device)
+    converted = torch.empty_strided(array.shape, strides_of(array), dtype=getattr(torch, dtype), device=device)
     return converted.copy_(tensor)
+
+
+def strides_of(array: Any) -> tuple[int, ...]:
+    """The strides of an array in elements."""
+    return tuple(stride // array.itemsize for stride in array.strides)
 
 
 def array_of(tensor: Tensor) -> Any:
     """A tensor as an array; bfloat16 travels as float32."""
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+    tensor = tensor.cpu()
+    if tensor.dtype == torch.bfloat16:
+        return (tensor.view(torch.int16).to(torch.int32) << 16).view(torch.float32).numpy()
+    return tensor.numpy()
 
 
 def tensors_of(problem: Problem, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -39,6 +39,8 @@ class TorchBackend:
             count = ceil_div(length, size)
             require(length >= 0 and count <= width, "seq_lens", length, f"0..{width * size}, what block_tables hold")
             rows = slice(ends[r], ends[r + 1])
+            if rows.start == rows.stop:
+                continue
             first = first_seen(length, rows.stop - rows.start, mask)
             blocks = block_tables[r, first // size : count].long()
             legal = not len(blocks) or (int(blocks.min()) >= 0 and int(blocks.max()) < num_blocks)

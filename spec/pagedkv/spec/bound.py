@@ -17,7 +17,7 @@ s_j and E_j of the chapter before, and p_j = exp(s_j - LSE):
 
        B = (sum_j p_j expm1(E_j) |v_j - out| + H sum_j p_j exp(E_j) |v_j|) / (D (1 - Z)) + |out| Z / (1 - Z) + underflow
 
-5. *Output*: `u_out (|out| + B)` + the smallest number of the output format.
+5. *Output*: `u_out (|out| + B)`, and near 0 half of the smallest number of the format, or what may be flushed.
 
 The LSE may be off by `log(sum_j p_j exp(E_j)) - log(1 - Z)`, by its logarithm `u_exp + 4u ln n` and by the sum and its
 scaling `4u (|LSE| + |max|)`, once more if partial results merge. A row that sees nothing has no error: 0 and -inf.

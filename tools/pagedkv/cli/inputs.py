@@ -1,21 +1,14 @@
 """What the user names on the command line: traces and subjects, and errors that say what would have been right."""
 
-import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from pagedkv.spec import Config
-from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
+from pagedkv.conformance.subjects import subject as find_subject
+from pagedkv.spec import Config, Misuse
+from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, load
-
-SUBJECTS: Final = {
-    "reference": "pagedkv.reference.manager:BlockManager",
-    "optimized": "pagedkv.optimized.subject:OptimizedSubject",
-}
-"""Built-in subjects: what each name stands for."""
 
 EXTRAS: Final = {
     "torch": "torch",
@@ -50,7 +43,12 @@ def subject_factory(name: str) -> SubjectFactory:
     >>> subject_factory("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
     True
     """
-    factory = _find(SUBJECTS.get(name, name), name)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = find_subject(name)
+    except Misuse as misuse:
+        raise BadInput(str(misuse)) from misuse
     try:
         subject = factory(Config(num_blocks=2, block_size=2))
     except ImportError:
@@ -60,30 +58,6 @@ def subject_factory(name: str) -> SubjectFactory:
     missing = [attribute for attribute in REQUIRED if not hasattr(subject, attribute)]
     if missing:
         raise BadInput(f"subject {name!r} makes {subject!r}, which has no {', '.join(missing)}")
-    return factory
-
-
-def _find(target: str, name: str) -> Callable[[Config], BlockManagerSubject]:
-    module_name, colon, attribute = target.partition(":")
-    if not (module_name and colon and attribute):
-        raise BadInput(f"subject {name!r} is not known: expected one of {', '.join(SUBJECTS)}, or module:factory")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise BadInput(
-                f"subject {name!r}: there is no module {error.name!r} here or among the installed"
-            ) from error
-        raise
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise BadInput(f"subject {name!r}: {module_name} has no {attribute!r}")
-        found = getattr(found, part)
-    if not callable(found):
-        raise BadInput(f"subject {name!r}: {target} is not callable; expected a function or class that takes a Config")
-    factory: Callable[[Config], BlockManagerSubject] = found
     return factory
 
 

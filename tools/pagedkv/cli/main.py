@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-from pagedkv.cli import exhaust, explain, fuzz, verify
+from pagedkv.cli import exhaust, explain, fuzz, replay, verify
 from pagedkv.cli.inputs import BadInput, install_hint
 from pagedkv.spec.trace import TraceError
 
 VERBS: Final[dict[str, ModuleType]] = {
     "verify": verify,
+    "replay": replay,
     "explain": explain,
     "fuzz": fuzz,
     "exhaust": exhaust,

@@ -1,0 +1,114 @@
+"""Replaying a trace on a subject: no Hypothesis, no pytest, no chance.
+
+The subject is held against the specification as in every other run, and against what the trace itself expects. When
+the trace has ended, so does the program: what was planned is computed, and the drain rule is checked.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from pagedkv.conformance.driver import Differential, Violation
+from pagedkv.conformance.shrinking import finish
+from pagedkv.spec import Batch, Config, Fork, Misuse, Ok, Operation, Outcome, Refused, State, available
+from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
+from pagedkv.spec.trace import Line, Trace, mismatches
+from pagedkv.spec.trace_records import OPTIONS
+
+Verdict: TypeAlias = Literal["holds", "violation", "not applicable"]
+
+AT_THE_END = "at the end of the trace"
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """What became of a trace."""
+
+    verdict: Verdict
+    operations: int = 0
+    """How many were run, rows of batches counted one by one."""
+    seconds: float = 0.0
+    at_line: int | None = None
+    """The line of the file (from 1, the header's), or of the program, with the violation; None: after the last."""
+    law: str = ""
+    detail: str = ""
+    """Of a violation; of "not applicable", why."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return dict(vars(self))
+
+
+def replay(trace: Trace, factory: SubjectFactory, *, touched_only: bool = False) -> ReplayReport:
+    """Run a trace on a fresh subject, up to the first violation.
+
+    `touched_only` compares after an operation what it touched, and the whole state at the end: for long workloads.
+    """
+    config, start = trace.header.config(), time.perf_counter()
+    if why := _not_applicable(trace, factory, config):
+        return ReplayReport("not applicable", detail=why)
+    differential = Differential(factory, config, seed=trace.header.seed, touched_only=touched_only)
+    operations, at_line = 0, None
+
+    def report(verdict: Verdict, law: str = "", detail: str = "") -> ReplayReport:
+        return ReplayReport(verdict, operations, time.perf_counter() - start, at_line, law, detail)
+
+    try:
+        for number, line in enumerate(trace.lines, start=2):
+            at_line = line.number or number
+            operations += len(line.op.rows) if isinstance(line.op, Batch) else 1
+            outcomes = differential.step(line.op)
+            if wrong := _unexpected(line, outcomes, differential):
+                return report("violation", "the trace's expectation", "; ".join(wrong))
+        at_line = None
+        differential.check_all()
+        finish(differential)
+    except Violation as violation:
+        where = "" if at_line else f"{AT_THE_END}: "
+        return report("violation", violation.law, where + violation.detail)
+    return report("holds")
+
+
+def _not_applicable(trace: Trace, factory: SubjectFactory, config: Config) -> str:
+    """Why the subject cannot run the trace; empty if it can."""
+    try:
+        subject: BlockManagerSubject = factory(config)
+    except Misuse as misuse:
+        if misuse.argument not in OPTIONS:
+            raise
+        return f"the subject has no {misuse}"
+    can = subject.capabilities
+    missing = [name for name in trace.header.requires if not getattr(can, name, False)]
+    if missing:
+        return f"the subject does not declare {', '.join(missing)}"
+    for option in ("publish", "dedup"):
+        if getattr(config, option) != getattr(can, option):
+            return f"{option} is {getattr(config, option)!r}, the subject has {getattr(can, option)!r}"
+    return ""
+
+
+def _unexpected(line: Line, outcomes: Sequence[Outcome] | Misuse, differential: Differential) -> list[str]:
+    """Where the subject's behaviour, which is the specification's by now, is not what the trace expects."""
+    policy = line.expect_policy.get(differential.capabilities.policy)
+    expects = [line.expect, *([policy] if policy else [])]
+    observed = _observed(line.op, outcomes, differential.state)
+    return [problem for expect in expects for problem in mismatches(expect, observed)]
+
+
+def _observed(operation: Operation, outcomes: Sequence[Outcome] | Misuse, state: State) -> dict[str, object]:
+    """In the words of an `Expect`."""
+    name = operation.child if isinstance(operation, Fork) else getattr(operation, "request", None)
+    request = state.requests.get(name)
+    common = {"available_blocks": available(state), "length": request.length if request else None}
+    if isinstance(outcomes, Misuse):
+        return {**common, "outcome": "error", "error": outcomes.argument}
+    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+    done = [outcome for outcome in outcomes if isinstance(outcome, Ok)]
+    return {
+        **common,
+        "outcome": "refused" if refused else "ok",
+        "reason": refused.reason if refused else None,
+        "cached_tokens": sum(outcome.cached_tokens for outcome in done),
+        "copies": sum(len(outcome.copies) for outcome in done),
+    }

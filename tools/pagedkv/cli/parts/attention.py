@@ -1,0 +1,22 @@
+"""Part of `verify`: attention by the backend of the device, on the CPU and on a GPU if there is one."""
+
+from typing import Literal
+
+import torch
+
+from pagedkv.cli.parts import Options
+from pagedkv.cli.parts.attention_report import attention_section
+from pagedkv.cli.report import Section, merged
+from pagedkv.optimized.attention_subject import OptimizedAttention
+
+
+def run(options: Options) -> Section:
+    """The CPU backend, and the Triton kernels as a GPU runs them."""
+    torch.set_num_threads(1)  # another part runs beside this one
+    size: Literal["tiny", "full"] = "tiny" if options.quick else "full"
+    parts = [attention_section(OptimizedAttention("cpu"), "on the CPU", size, options)]
+    if torch.cuda.is_available():
+        parts.append(attention_section(OptimizedAttention("cuda"), "on a GPU", size, options))
+    else:
+        parts.append(Section("attention", "holds", ("on a GPU: not run, there is none on this machine",)))
+    return merged("attention", parts)
