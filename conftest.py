@@ -22,6 +22,11 @@ settings.register_profile(
 settings.register_profile("nightly", parent=settings.get_profile("pr"), max_examples=2_000)
 settings.load_profile("pr")
 
+if find_spec("torch"):
+    import torch
+
+    torch.set_num_threads(1)  # the shapes are tiny; threads that wait for each other cost more than they save
+
 pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]).pytest()
 
 # Doctests import every module, and Triton exists for Linux only.

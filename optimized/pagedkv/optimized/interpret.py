@@ -9,8 +9,8 @@ gives an unmodified kernel the interpreter's meaning for the length of a launch,
 On top of that it can run the programs of a grid in any order (`ordered`), record what they touch (`recording`), and
 it refuses every access outside the tensors that were passed, where a GPU would silently read a neighbour.
 
-What it does not show: races within one program, and the rounding inside a tensor core's products (float32 here). What it
-rounds otherwise than a GPU is mended, as far as `pagedkv.optimized.interpreted_numbers` says. A program takes
+What it does not show: races within one program, and how a tensor core rounds inside a product (float32 here). Other
+numbers that it computes otherwise than a GPU are mended, see `pagedkv.optimized.interpreted_numbers`. A program takes
 milliseconds.
 """
 

@@ -1,4 +1,4 @@
-"""Worked example: paging never changes the result of attention.
+"""Chapter 24. Worked example: paging never changes the result of attention.
 
 Blocks of four tokens, one scalar head, every key 0, the query 1, and the values 1, 2, 3, …: all logits are 0, so all
 weights are equal and the output is the mean of the values, whatever the order. Small enough to check by hand, and it

@@ -1,4 +1,4 @@
-"""Worked examples: the figures of the paper, run.
+"""Chapter 23. Worked examples: the figures of the paper, run.
 
 Kwon et al., SOSP 2023, §4.3–4.4. Blocks hold four tokens. The placements are the paper's; any other would be as
 legal, so they are given as choices.

@@ -1,4 +1,4 @@
-"""Traces: programs of operations as JSON Lines, version 1.
+"""Chapter 22. Traces: programs of operations as JSON Lines, version 1.
 
 The unit of exchange of the fuzzer, the replayer, the simulator, the viewer and bug reports. The first line is the
 header, then one operation a line, its key "op" and the fields of `pagedkv.spec.operations` (a batch's rows are "ops").

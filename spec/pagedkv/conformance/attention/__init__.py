@@ -5,7 +5,11 @@
 """
 
 from pagedkv.conformance.attention.cases import Case
+from pagedkv.conformance.attention.plan import Configuration
 from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
-from pagedkv.conformance.attention.runner import check_law, run
+from pagedkv.conformance.attention.runner import check_law, planned_checks, run
 
-__all__ = ["AttentionReport", "Case", "ConfigurationReport", "Count", "Failure", "check_law", "run"]
+__all__ = [
+    "AttentionReport", "Case", "Configuration", "ConfigurationReport", "Count", "Failure", "check_law",
+    "planned_checks", "run",
+]  # fmt: skip

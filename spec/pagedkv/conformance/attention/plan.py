@@ -100,6 +100,9 @@ def checks(
         yield from (Check(law, replace(base, dtype=configuration.dtype)) for law in WRITES)
     if size == "full":
         yield from _wide(base, several, laws, bounds, step)
+    elif plain:
+        odd = replace(base, block_size=3, num_kv_heads=1, group=3, head_dim=24, lengths=(7,), seed=seed + 5)
+        yield from (Check(law, odd) for law in ("poison", *PROBES, *bounds))
 
 
 def _base(configuration: Configuration, seed: int) -> Case:
@@ -135,12 +138,13 @@ def _styled(base: Case, configuration: Configuration, several: bool, bounds: lis
 
 
 def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: int) -> Iterator[Check]:
-    """Larger shapes: blocks of 16 and of 1, one and eight query heads a KV head, wider heads, several splits."""
+    """Larger shapes: blocks of 16, 1 and 5, one to eight query heads a KV head, wider heads, several splits."""
     window = None if base.window is None else 19
     shapes = (
         (16, 1, 4, 64, (15, 16, 17, 3 * step + 1), 2 * step),
         (1, 3, 1, 32, (3, 33), None),
         (8, 2, 8, 128, (step - 1, 4 * step + 5), step),
+        (5, 2, 3, 80, (4, 21), None),
     )
     for index, (block_size, heads, group, head_dim, lengths, split) in enumerate(shapes):
         rows = tuple(min(length, 4 + 3 * turn) if several else 1 for turn, length in enumerate(lengths))

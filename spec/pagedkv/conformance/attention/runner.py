@@ -1,8 +1,9 @@
 """The run: every check of the plan on one subject, failures shrunk, and what was never exercised."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pagedkv.conformance.attention.bench import Bench, Broken
 from pagedkv.conformance.attention.cases import FEATURES, Case, contents
@@ -21,6 +22,8 @@ def run(
     *,
     seed: int = 0,
     size: Size = "full",
+    only: Sequence[Configuration] | None = None,
+    shape: Mapping[str, int] | None = None,
     shrink: bool = True,
     stop_at_first: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -31,8 +34,11 @@ def run(
         subject: the implementation under test.
         seed: draws all contents and placements.
         size: "tiny" for an interpreted kernel, "full" for a compiled one.
+        only: the configurations to run; all that the capabilities call for if None. With it, capabilities that were not
+            reached are not held against the subject.
+        shape: fields of every case to fix, for kernels made for one shape: {"block_size": 16, "head_dim": 64}.
         shrink: make each failing case smaller, while the law still fails.
-        stop_at_first: end at the first failure; capabilities not reached by then are not held against the subject.
+        stop_at_first: end at the first failure.
         progress: called with a line of text before each configuration.
 
     Returns:
@@ -45,15 +51,14 @@ def run(
         raise Misuse("size", size, "'tiny' or 'full'")
     start = time.perf_counter()
     state = _Run(subject, shrink)
-    planned = configurations(subject.capabilities, size)
+    planned = configurations(subject.capabilities, size) if only is None else list(only)
     for index, configuration in enumerate(planned):
         if progress is not None:
             progress(f"attention {index + 1}/{len(planned)}: {configuration.dtype} {'+'.join(configuration.features)}")
-        tile = subject.rounding(place(Case(dtype=configuration.dtype), contents(Case(dtype=configuration.dtype)))).tile
-        state.hold(configuration, list(checks(configuration, subject.capabilities, size, tile, seed)), stop_at_first)
+        state.hold(configuration, planned_checks(subject, configuration, size, seed, shape), stop_at_first)
         if stop_at_first and state.failures:
             break
-    else:
+    if only is None and not (stop_at_first and state.failures):
         state.require_exercised()
     return AttentionReport(
         subject=subject.name,
@@ -66,6 +71,21 @@ def run(
         launches=sum(each.launches for each in state.reports),
         elapsed_s=time.perf_counter() - start,
     )
+
+
+def planned_checks(
+    subject: AttentionSubject,
+    configuration: Configuration,
+    size: Size,
+    seed: int = 0,
+    shape: Mapping[str, int] | None = None,
+) -> list[Check]:
+    """The checks that `run` makes of one configuration, in order."""
+    fixed: dict[str, Any] = dict(shape or {})
+    least = replace(Case(dtype=configuration.dtype), **fixed)
+    tile = subject.rounding(place(least, contents(least))).tile
+    planned = checks(configuration, subject.capabilities, size, tile, seed)
+    return [Check(law, replace(case, **fixed)) for law, case in planned]
 
 
 def check_law(subject: AttentionSubject, law: str, case: Case) -> str | None:

@@ -1,0 +1,41 @@
+"""The production implementation: a block manager over arrays, and attention over the paged cache.
+
+`BlockManager`, `StepPlan` and `num_blocks_for` need NumPy only. `paged_attention`, `write_kv`, `copy_blocks`,
+`gather_kv` and `merge_attention` need torch, and on a GPU Triton. Names are loaded when they are first used, so that
+the manager can be imported where torch is not installed.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pagedkv.optimized.attention import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
+    from pagedkv.optimized.manager import BlockManager
+    from pagedkv.optimized.plan import StepPlan
+    from pagedkv.optimized.sizing import num_blocks_for
+
+__all__ = [
+    "BlockManager", "StepPlan", "copy_blocks", "gather_kv", "merge_attention", "num_blocks_for", "paged_attention",
+    "write_kv",
+]  # fmt: skip
+
+_HOME = {
+    "BlockManager": "manager",
+    "StepPlan": "plan",
+    "num_blocks_for": "sizing",
+    **dict.fromkeys(("copy_blocks", "gather_kv", "merge_attention", "paged_attention", "write_kv"), "attention"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name from its module. Raises `ModuleNotFoundError` with the extra to install if torch is missing."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    except ModuleNotFoundError as missing:
+        extra = {"torch": "torch", "triton": "gpu"}.get(missing.name or "")
+        if extra is None:
+            raise
+        message = f"pagedkv.optimized.{name} needs {missing.name}: pip install \"pagedkv[{extra}]\""
+        raise ModuleNotFoundError(message, name=missing.name) from missing
