@@ -1,10 +1,28 @@
-"""Our own implementations, held against the specification by the attention kit."""
+"""Our own implementations, held against the specification by the attention kit, and broken on purpose."""
+
+from collections.abc import Iterator
 
 import pytest
+import torch
 
-from pagedkv.conformance.attention import run
+from pagedkv.conformance.attention import Configuration, check_law, planned_checks, run
+from pagedkv.conformance.attention.cases import FEATURES
 from pagedkv.conformance.attention.plan import LAWS, Size
+from pagedkv.conformance.mutation import Mutant
+from pagedkv.optimized.attention_subject import InterpretedTritonAttention, OptimizedAttention
 from pagedkv.reference.attention import ReferenceAttention
+from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
+
+MASKED = tuple(name for name in FEATURES if name != "non_causal")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Shapes are tiny: threads only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(("size", "seed"), [("tiny", 1), ("tiny", 2), ("full", 0)])
@@ -14,3 +32,33 @@ def test_the_reference_keeps_every_law(size: Size, seed: int) -> None:
     assert set(report.laws) == set(LAWS)
     assert report.not_exercised == ()
     assert all(each.worst_rho <= 1 for each in report.configurations)
+
+
+def test_the_torch_backend_keeps_every_law() -> None:
+    report = run(OptimizedAttention(), seed=0, size="tiny")
+    assert report.ok, "\n".join(report.lines())
+    assert set(report.laws) == set(LAWS)
+
+
+def test_the_torch_backend_keeps_every_law_on_larger_shapes() -> None:
+    some = [Configuration("float32"), Configuration("float16", ("causal_prefill",)), Configuration("bfloat16", MASKED)]
+    report = run(OptimizedAttention(), seed=0, size="full", only=some)
+    assert report.ok, "\n".join(report.lines())
+
+
+@pytest.mark.parametrize("configuration", [Configuration("float32"), Configuration("bfloat16", MASKED)], ids=str)
+def test_the_interpreted_kernels_keep_every_law(configuration: Configuration) -> None:
+    report = run(InterpretedTritonAttention(), seed=0, size="tiny", only=[configuration])
+    assert report.ok, "\n".join(report.lines())
+
+
+@pytest.mark.parametrize("mutant", KERNEL_MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_kernel_mutant_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
+    subject = mutant.load()()
+    features = tuple(name for name in FEATURES if name in mutant.needs)
+    assert set(features) == set(mutant.needs)
+    laws = mutant.breaks.split()
+    assert set(laws) <= set(LAWS)
+    planned = planned_checks(subject, Configuration("float32", features), "tiny")
+    found = (check_law(subject, law, case) for law, case in planned if law in laws)
+    assert any(found), f"{mutant.name} survives {laws}"

@@ -98,7 +98,12 @@ def test_too_much_shared_memory_is_a_problem() -> None:
 def test_instructions_are_the_disassembled_words_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs: list[str] = []
     run = aot._output
-    monkeypatch.setattr(aot, "_output", lambda *command: (outputs.append(run(*command)), outputs[-1])[1])
+
+    def keep(*command: str) -> str:
+        outputs.append(run(*command))
+        return outputs[-1]
+
+    monkeypatch.setattr(aot, "_output", keep)
     found = aot.audit_launch(add_launch(), "sm_80")
     lines = [line for line in outputs[1].splitlines() if line.strip().startswith("/*")]
     assert len(lines) - sum("NOP;" in line for line in lines) == found.instructions
@@ -137,11 +142,11 @@ def test_audit_is_every_configuration_on_every_chosen_target() -> None:
 
 
 def test_errors_teach() -> None:
-    with pytest.raises(Misuse, match="target='sm_1'.*gfx942"):
+    with pytest.raises(Misuse, match=r"target='sm_1'.*gfx942"):
         aot.audit(["sm_1"], launches=[add_launch()])
-    with pytest.raises(Misuse, match="kernels='substract'.*add"):
+    with pytest.raises(Misuse, match=r"kernels='substract'.*add"):
         aot.audit(["sm_80"], ["substract"], launches=[add_launch()])
-    with pytest.raises(Misuse, match="kernel=.*triton.jit"):
+    with pytest.raises(Misuse, match=r"kernel=.*triton.jit"):
         aot.compile_for(len, "sm_80", (), {})
     with pytest.raises(triton.CompilationError, match="power of 2"):
         aot.compile_for(tiny.wrong_kernel, "sm_80", (torch.zeros(4),), {})

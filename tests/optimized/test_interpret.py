@@ -28,9 +28,11 @@ from . import tiny_kernels as tiny  # noqa: E402
 def triton_globals() -> list[dict[str, Any]]:
     """Every attribute that the interpreter could have changed."""
     language, runtime = triton.language, triton.runtime
-    owners = (language, language.core, language.math, language.core.tensor, language.core.dtype)
-    owners += (language.core.tensor_descriptor_base, runtime.jit.JITFunction)
-    return [dict(vars(owner)) for owner in owners] + [dict(vars(runtime.interpreter.interpreter_builder))]
+    core = language.core
+    owners = (language, core, language.math, core.tensor, core.dtype, core.tensor_descriptor_base)
+    return [dict(vars(owner)) for owner in (*owners, runtime.jit.JITFunction)] + [
+        dict(vars(runtime.interpreter.interpreter_builder))
+    ]
 
 
 def add(num_elements: int, piece: int, **options: Any) -> Any:
@@ -168,7 +170,7 @@ def test_out_of_bounds_is_an_error_and_nothing_is_touched() -> None:
     whole[8:] = 7
     with pytest.raises(OutOfBounds, match=r"program \(1, 0, 0\): load .* nearest is x, 24 bytes, at its byte 24"):
         Interpreted(tiny.unmasked_kernel)[(2,)](torch.ones(6), whole[:8], PIECE=4)
-    with pytest.raises(OutOfBounds, match="store .* nearest is out, 24 bytes, at its byte 24"):
+    with pytest.raises(OutOfBounds, match=r"store .* nearest is out, 24 bytes, at its byte 24"):
         Interpreted(tiny.unmasked_kernel)[(2,)](torch.ones(8), whole[:6], PIECE=4)
     assert whole.tolist() == [1] * 4 + [0] * 4 + [7] * 8
     Interpreted(tiny.unmasked_kernel)[(2,)](torch.ones(8), whole[8:], PIECE=4)
@@ -212,7 +214,7 @@ def test_misuse() -> None:
         Interpreted(len)
     with pytest.raises(Misuse, match="grid"):
         Interpreted(tiny.shift_kernel)[(-1,)](torch.zeros(4))
-    with pytest.raises(Misuse, match="x=device.*CPU"):
+    with pytest.raises(Misuse, match=r"x=device.*CPU"):
         Interpreted(tiny.shift_kernel)[(1,)](torch.zeros(4, device="meta"))
     with pytest.raises(TypeError, match="out"):
         Interpreted(tiny.unmasked_kernel)[(1,)](torch.zeros(4), PIECE=4)

@@ -1,6 +1,6 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+# (a kernel's parameters are Triton values, and Triton refuses to compile a function annotated otherwise)
 """Kernels of a few lines, right and deliberately wrong ones, to hold the interpreter and the audit against."""
-
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -9,14 +9,13 @@ SCALE = tl.constexpr(3.0)
 
 
 @triton.jit
-def scaled(x: Any, FACTOR: tl.constexpr) -> Any:
+def scaled(x, FACTOR: tl.constexpr):
     """A helper, called by the kernels."""
-    y = x * FACTOR
-    return y
+    return x * FACTOR
 
 
 @triton.jit
-def add_kernel(x: Any, y: Any, out: Any, num_elements: Any, PIECE: tl.constexpr) -> None:
+def add_kernel(x, y, out, num_elements, PIECE: tl.constexpr):
     """out = x + 3 y, a piece a program."""
     at = tl.program_id(0) * PIECE + tl.arange(0, PIECE)
     inside = at < num_elements
@@ -25,34 +24,34 @@ def add_kernel(x: Any, y: Any, out: Any, num_elements: Any, PIECE: tl.constexpr)
 
 
 @triton.jit
-def unmasked_kernel(x: Any, out: Any, PIECE: tl.constexpr) -> None:
+def unmasked_kernel(x, out, PIECE: tl.constexpr):
     """Copies whole pieces, also beyond the end."""
     at = tl.program_id(0) * PIECE + tl.arange(0, PIECE)
     tl.store(out + at, tl.load(x + at))
 
 
 @triton.jit
-def overlapping_kernel(x: Any, out: Any, STEP: tl.constexpr, PIECE: tl.constexpr) -> None:
+def overlapping_kernel(x, out, STEP: tl.constexpr, PIECE: tl.constexpr):
     """Program p stores p to out[p * STEP :][:PIECE]: the last one to run wins where they overlap."""
     at = tl.program_id(0) * STEP + tl.arange(0, PIECE)
     tl.store(out + at, tl.load(x + at) * 0 + tl.program_id(0))
 
 
 @triton.jit
-def shift_kernel(x: Any) -> None:
+def shift_kernel(x):
     """x[p + 1] = x[p] + 1: each program reads what the one before it writes."""
     at = tl.program_id(0)
     tl.store(x + at + 1, tl.load(x + at) + 1)
 
 
 @triton.jit
-def count_kernel(x: Any, total: Any) -> None:
+def count_kernel(x, total):
     """total += x[p], atomically."""
     tl.atomic_add(total, tl.load(x + tl.program_id(0)))
 
 
 @triton.jit
-def language_kernel(x: Any, out: Any, PIECE: tl.constexpr) -> None:
+def language_kernel(x, out, PIECE: tl.constexpr):
     """Parts of the language that are themselves written in it."""
     v = tl.load(x + tl.arange(0, PIECE))
     result = tl.softmax(v) + v.sum(0) + tl.max(v, 0) + tl.argmax(v, 0) + tl.cumsum(v, 0) + tl.cdiv(7, 2)
@@ -60,14 +59,14 @@ def language_kernel(x: Any, out: Any, PIECE: tl.constexpr) -> None:
 
 
 @triton.jit
-def grid_kernel(out: Any) -> None:
+def grid_kernel(out):
     """out[p] = 1 + the linear index of program p in a grid of three axes."""
     at = (tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2) + tl.program_id(2)
     tl.store(out + at, at + 1)
 
 
 @triton.jit
-def product_kernel(x: Any, y: Any, out: Any, SIZE: tl.constexpr) -> None:
+def product_kernel(x, y, out, SIZE: tl.constexpr):
     """out = x @ y in float32, rounded to the type of `out`."""
     rows, columns = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
     at = rows * SIZE + columns
@@ -76,7 +75,7 @@ def product_kernel(x: Any, y: Any, out: Any, SIZE: tl.constexpr) -> None:
 
 
 @triton.jit
-def arithmetic_kernel(x: Any, y: Any, out: Any, PIECE: tl.constexpr) -> None:
+def arithmetic_kernel(x, y, out, PIECE: tl.constexpr):
     """out = max(x, y) * x - y in the type of the operands, rounded at each step."""
     at = tl.arange(0, PIECE)
     a, b = tl.load(x + at), tl.load(y + at)
@@ -84,14 +83,14 @@ def arithmetic_kernel(x: Any, y: Any, out: Any, PIECE: tl.constexpr) -> None:
 
 
 @triton.jit
-def failing_kernel(x: Any) -> None:
+def failing_kernel(x):
     """Fails in program 2."""
     tl.store(x + tl.program_id(0), 1)
     tl.device_assert(tl.program_id(0) != 2)
 
 
 @triton.jit
-def hungry_kernel(x: Any, out: Any, SIZE: tl.constexpr) -> None:
+def hungry_kernel(x, out, SIZE: tl.constexpr):
     """Keeps SIZE^2 numbers alive at once: a large one cannot fit the registers."""
     at = tl.arange(0, SIZE)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     total = tl.load(x + at)
@@ -103,6 +102,6 @@ def hungry_kernel(x: Any, out: Any, SIZE: tl.constexpr) -> None:
 
 
 @triton.jit
-def wrong_kernel(x: Any) -> None:
+def wrong_kernel(x):
     """Does not compile."""
     tl.store(x, tl.arange(0, 3))

@@ -1,5 +1,6 @@
 """`pagedkv verify`: what makes it hold, what is violated, what is not run, and the report."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from pagedkv.cli import exhaust as exhaust_verb
 from pagedkv.cli.main import VERBS, main
 from pagedkv.cli.parts import ORDER, PARTS, Options, combine, run_part
+from pagedkv.cli.parts.attention_report import report_lines
 from pagedkv.cli.report import WIDTH, Section, columns, merged, render
+from pagedkv.conformance.attention import AttentionReport, ConfigurationReport, Count, Failure
 from pagedkv.spec.trace import load
 
 from tests.tools.test_command import BROKEN
@@ -51,9 +54,10 @@ def test_a_part_without_its_package_is_named_and_is_no_violation(monkeypatch: py
         raise ModuleNotFoundError(f"No module named {name!r}", name="torch")
 
     monkeypatch.setattr("pagedkv.cli.parts.importlib.import_module", without)
-    section = run_part("attention", Options(quiet=True))
-    assert section.status == "not run"
-    assert section.lines == ('attention not run: torch is not installed: pip install "pagedkv[torch]"',)
+    for part, extra in (("attention", "torch"), ("interpreted", "gpu"), ("kernels", "gpu")):
+        section = run_part(part, Options(quiet=True))
+        assert section.status == "not run"
+        assert section.lines == (f'{part} not run: torch is not installed: pip install "pagedkv[{extra}]"',)
 
 
 def test_a_part_that_crashes_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,3 +113,33 @@ def test_a_section_is_a_rule_and_its_lines() -> None:
 def test_every_verb_says_what_it_is_for() -> None:
     assert all(module.HELP and module.__doc__ for module in VERBS.values())
     assert exhaust_verb.HELP in {module.HELP for module in VERBS.values()}
+
+
+def test_kernels_are_summed_up_by_target() -> None:
+    kernels = pytest.importorskip("pagedkv.cli.parts.kernels", reason="the audit needs Triton", exc_type=ImportError)
+    audit = importlib.import_module("pagedkv.optimized.aot").KernelAudit
+    fit = [audit("decode", "float16", target, 100, 0, 1_024, 500, 0.1) for target in ("sm_80", "sm_90")]
+    text = kernels.report_lines([*fit, audit("decode", "float32", "sm_90", 255, 64, 2_048, 700, 0.1)])
+    assert text[0].endswith("on sm_80/sm_90:")
+    assert text[2].split() == ["decode", "1", "100/255", "0/64", "1024/2048", "500/700"]
+    assert [line for line in text if "VIOLATED" in line] == [
+        "VIOLATED decode (float32) on sm_90: spills 64 bytes a thread"
+    ]
+
+
+def test_attention_is_summed_up_by_dtype() -> None:
+    report = AttentionReport(
+        "mine", 0, "tiny",
+        (
+            ConfigurationReport("float32", (), 0.5, 0.9, Count(3), Count(4), Count(5), 7),
+            ConfigurationReport("float32", ("window",), 1.5, 0.8, Count(1), Count(1), Count(1, 1), 3),
+            ConfigurationReport("float16", ("alibi",), 0.1, None, Count(1), Count(0), Count(1), 2),
+        ),
+        {"bound": Count(7, 1)}, (Failure("bound", "bound", "Case()", "too far"),), ("sinks",), 12, 1.0,
+    )  # fmt: skip
+    text = report_lines(report, "interpreted, upcast")
+    assert text[0] == "mine: interpreted, upcast, 12 launches, tiny shapes"
+    assert text[2].split() == ["float32", "2", "4", "5", "6", "1.5", "window", "80%"]
+    assert text[3].split() == ["float16", "1", "1", "0", "1", "0.1", "alibi", "-"]
+    assert "VIOLATED bound bound: too far" in text
+    assert text[-1].endswith("sinks")

@@ -33,7 +33,7 @@ class OptimizedAttention:
         """On the CPU: float32 throughout, a request at a time. On a GPU: weights in the dtype of the values."""
         if self.device.type == "cpu":
             return RoundingModel(tile=max(1, int(problem.seq_lens.max(initial=1))), num_tiles=2)
-        return triton_rounding(problem, tile=64, rounded_weights=True)
+        return triton_rounding(problem, 64, problem.split_size or SPLIT_SIZE, rounded_weights=True)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
@@ -71,15 +71,16 @@ class InterpretedTritonAttention:
     capabilities = EVERYTHING
     name = "Triton kernels, interpreted"
 
-    def __init__(self, tile: int = 16, run: Callable[[Launch], None] | None = None) -> None:
+    def __init__(self, tile: int = 16, split_size: int = 16, run: Callable[[Launch], None] | None = None) -> None:
+        """`split_size`: small, so that short requests have several splits. `run` runs a launch in another way."""
         from pagedkv.optimized.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
 
-        self.tile = tile
+        self.tile, self.split_size = tile, split_size
         self.run = run or (lambda launch: replace(launch, kernel=interpreted(launch.kernel)).run())
 
     def rounding(self, problem: Problem) -> RoundingModel:
         """Weights stay in float32 when operands are upcast."""
-        return triton_rounding(problem, self.tile, rounded_weights=False)
+        return triton_rounding(problem, self.tile, problem.split_size or self.split_size, rounded_weights=False)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
@@ -93,7 +94,7 @@ class InterpretedTritonAttention:
         lse = torch.full(query.shape[:2], float("nan"))
         launches = attention_launches(
             query, (key_cache, value_cache), block_tables, seq_lens, row_places(len(query), seq_lens, cu_seqlens),
-            mask_of(problem, cpu), out, lse, problem.split_size or SPLIT_SIZE, tile=self.tile, upcast=True,
+            mask_of(problem, cpu), out, lse, problem.split_size or self.split_size, tile=self.tile, upcast=True,
         )  # fmt: skip
         for launch in launches:
             self.run(launch)
@@ -119,9 +120,8 @@ class InterpretedTritonAttention:
             cache[...] = array_of(tensor)
 
 
-def triton_rounding(problem: Problem, tile: int, *, rounded_weights: bool) -> RoundingModel:
+def triton_rounding(problem: Problem, tile: int, split_size: int, *, rounded_weights: bool) -> RoundingModel:
     """How `decode_kernel` and `merge_kernel` round."""
-    split_size = problem.split_size or SPLIT_SIZE
     longest = max(1, int(problem.seq_lens.max(initial=1)))
     splits = max(1, ceil_div(problem.block_tables.shape[1] * problem.key_cache.shape[1], split_size))
     tiles = ceil_div(min(longest, split_size), min(tile, 16)) + 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from pagedkv.spec import (
-    Admit, Append, Batch, Commit, Lookup, Misuse, Ok, Operation, Outcome, Permute, Pin, Preempt, Refused, Reserve,
+    Admit, Append, Batch, Commit, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Refused, Reserve,
     ResetPrefixIndex, Resume, State,
 )  # fmt: skip
 from pagedkv.spec.subject import Capabilities
@@ -30,9 +30,7 @@ class Counts:
     share_depth_max: int = 0
     """The most references that one block had."""
 
-    def step(
-        self, operation: Operation, outcomes: Sequence[Outcome] | Misuse, before: State, after: State
-    ) -> None:
+    def step(self, operation: Operation, outcomes: Sequence[Outcome] | Misuse, before: State, after: State) -> None:
         """Count one operation."""
         kind = NAMES[type(operation)]
         if isinstance(outcomes, Misuse):

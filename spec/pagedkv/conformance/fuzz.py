@@ -5,7 +5,6 @@ reports what it exercised, and a capability that was declared and never seen in 
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,21 +1,24 @@
-"""The Hypothesis state machine: random programs that shrink.
+"""The Hypothesis state machine: the programs of `fuzz`, drawn by Hypothesis.
 
-One rule draws the next operation, with the same choices as `fuzz`, and runs it on specification and subject. What
-fails is written as a trace on every attempt, so the file that is left is the shortest program that Hypothesis found;
-it replays without Hypothesis.
+One rule draws the next operation, with the same choices as `fuzz`, and runs it on specification and subject. The first
+program that breaks a law is made short at once and written as a trace, which replays without Hypothesis. Where
+Hypothesis is let shrink as well, the file always holds the shortest program so far; `hold` does not let it, since ours
+takes a second and Hypothesis, which knows nothing of operations, minutes.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
-from hypothesis import event, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis import HealthCheck, Phase, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from pagedkv.conformance.counting import Counts
 from pagedkv.conformance.driver import Differential, Violation
 from pagedkv.conformance.plans import declared, draw_plan
 from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.shrinking import Failure, finish, trace_of
+from pagedkv.conformance.shrinking import Failure, finish, minimise, size, trace_of
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import save
 
@@ -43,9 +46,11 @@ class Machine(RuleBasedStateMachine):
     """One program; `machine_for` makes a class for a subject."""
 
     factory: SubjectFactory
-    out_dir = FAILURES
+    out_dir: Path
     counts: Counts
     """Of all programs of this class."""
+    shortest: dict[str, Failure]
+    """By law, of all programs of this class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,20 +85,46 @@ class Machine(RuleBasedStateMachine):
             raise self._written(violation) from violation
 
     def _written(self, violation: Violation) -> Violation:
-        """The violation, with a note of where the program was written."""
+        """The violation, with a note of where its shortest program so far is written."""
         self.failed = True
-        trace = trace_of(self.differential.config, Failure(tuple(self.differential.log), violation))
-        path = self.out_dir / f"{type(self).__name__}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(trace, path)
-        violation.add_note(f"The program is written to {path}; replay it with: pagedkv replay {path} --subject …")
+        config, law = self.drawn.config, violation.law
+        slug = re.sub("[^a-z0-9]+", "-", law.lower()).strip("-")
+        path = self.out_dir / f"{type(self).__name__}-{slug}.jsonl"
+        failure = Failure(tuple(self.differential.log), violation)
+        if law not in self.shortest:
+            failure = minimise(type(self).factory, config, failure)
+        if law not in self.shortest or size(failure.program) < size(self.shortest[law].program):
+            self.shortest[law] = failure
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save(trace_of(config, failure), path)
+        violation.add_note(f"A short program is written to {path}; it replays with: pagedkv replay {path}")
         return violation
 
 
 def machine_for(factory: SubjectFactory, name: str = "machine", out_dir: str | Path = FAILURES) -> type[Machine]:
-    """A state machine for a subject. Run it with `run_state_machine_as_test`, or as the `TestCase` of a test module.
+    """A state machine for a subject, for `run_state_machine_as_test`; its `TestCase` suits a test module.
 
-    A failing program is written to `out_dir`/`name`.jsonl.
+    A failing program is written to `out_dir`, in a file that is named after the machine and the law.
     """
-    members: dict[str, Any] = {"factory": staticmethod(factory), "out_dir": Path(out_dir), "counts": Counts()}
-    return type(name, (Machine,), members)
+    members: dict[str, Any] = {"factory": staticmethod(factory), "out_dir": Path(out_dir)}
+    return type(name, (Machine,), {**members, "counts": Counts(), "shortest": {}})
+
+
+def hold(
+    factory: SubjectFactory, name: str = "machine", *, programs: int = 100, steps: int = 50,
+    out_dir: str | Path = FAILURES,
+) -> Counts:  # fmt: skip
+    """Hold a subject against the specification: raises `Violation`, or returns what was exercised."""
+    machine = machine_for(factory, name, out_dir)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=programs,
+            stateful_step_count=steps,
+            deadline=None,
+            report_multiple_bugs=False,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )
+    return machine.counts

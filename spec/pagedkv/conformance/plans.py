@@ -28,6 +28,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "end_step": 4, "permute": 1, "batch": 8,
 }  # fmt: skip
 
+
 @dataclass(frozen=True)
 class Subset:
     """A combination of operations."""
@@ -101,12 +102,12 @@ def _config(chooser: Chooser, capabilities: Capabilities, subset: str) -> Config
 def _weights(chooser: Chooser, capabilities: Capabilities, subset: str) -> dict[str, int]:
     weights = {kind: weight for kind, weight in WEIGHTS.items() if allows(capabilities, kind)}
     keeps = chance(chooser, 1, 2)
-    for kind in weights:
+    for kind, weight in weights.items():
         if kind in SUBSETS[subset].kinds:
-            weights[kind] = 2 * weights[kind] + 4
+            weights[kind] = 2 * weight + 4
         elif kind == "free":
-            weights[kind] *= not (keeps and subset in ("swarm", "fork, append"))
+            weights[kind] = 0 if keeps and subset in ("swarm", "fork, append") else weight
         elif kind not in ("admit", "append", "commit"):
             optional = subset != "swarm" and kind not in ("permute", "batch")
-            weights[kind] *= 0 if optional else pick(chooser, (1, 0, 2))
+            weights[kind] = 0 if optional else weight * pick(chooser, (1, 0, 2))
     return weights

@@ -7,7 +7,7 @@ and lengths lie near the ends of blocks.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from pagedkv.conformance.choosing import Chooser, chance, near_boundary, pick, text, weighted
 from pagedkv.conformance.plans import Plan

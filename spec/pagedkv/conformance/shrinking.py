@@ -50,7 +50,7 @@ def attempt(factory: SubjectFactory, config: Config, program: Sequence[Operation
     return None
 
 
-def _size(program: Program) -> tuple[int, int]:
+def size(program: Program) -> tuple[int, int]:
     """Operations, a batch being one more than its rows, and tokens."""
     batches = [operation for operation in program if isinstance(operation, Batch)]
     rows = [*(row for batch in batches for row in batch.rows), *program]
@@ -64,16 +64,16 @@ def minimise(factory: SubjectFactory, config: Config, failure: Failure, *, budge
     def better(candidate: Program) -> Failure | None:
         found = attempt(factory, config, candidate) if time.perf_counter() < until else None
         same = found and found.violation.law == failure.violation.law
-        return found if found and same and _size(found.program) < _size(failure.program) else None
+        return found if found and same and size(found.program) < size(failure.program) else None
 
-    size = max(1, len(failure.program) // 2)
-    while size:
+    chunk = max(1, len(failure.program) // 2)
+    while chunk:
         before = failure
-        start = len(failure.program) - size
+        start = len(failure.program) - chunk
         while start >= 0:
-            failure = better(failure.program[:start] + failure.program[start + size :]) or failure
-            start = min(start, len(failure.program)) - size
-        size = size // 2 if size > 1 or failure is before else size
+            failure = better(failure.program[:start] + failure.program[start + chunk :]) or failure
+            start = min(start, len(failure.program)) - chunk
+        chunk = chunk // 2 if chunk > 1 or failure is before else chunk
     while found := next(filter(None, map(better, _simplified(failure.program))), None):
         failure = found
     return failure
@@ -100,7 +100,8 @@ def _simpler(operation: Operation) -> Iterator[Operation]:
 
 _REQUIRED: Final[tuple[tuple[type, str], ...]] = (
     (Fork, "fork"), (Truncate, "truncate"), (Reserve, "reserve"), (Lookup, "lookup"), (Pin, "pins"), (Unpin, "pins"),
-    (Evict, "evict"), (ResetPrefixIndex, "evict"), (Permute, "permute"), (Batch, "batch"), (BeginStep, "overlapped_steps"),
+    (Evict, "evict"), (ResetPrefixIndex, "evict"), (Permute, "permute"), (Batch, "batch"),
+    (BeginStep, "overlapped_steps"),
 )  # fmt: skip
 
 
@@ -120,4 +121,3 @@ def trace_of(config: Config, failure: Failure) -> Trace:
     note = f"{failure.violation.law}: {failure.violation.detail}"
     header = Header.of(config, requires=required(config, failure.program), note=note)
     return Trace(header, tuple(Line(operation) for operation in failure.program))
-

@@ -109,15 +109,17 @@ def explain(trace: Trace) -> Iterator[Step]:
 
 
 def _observed(line: Line, state: State, outcomes: tuple[Outcome | Misuse, ...]) -> dict[str, object]:
-    """What an expectation can speak of."""
+    """What an expectation can speak of, as `replay` sees it of a subject."""
     first = next((o for o in outcomes if not isinstance(o, Ok)), outcomes[0])
-    request = getattr(line.op, "child", getattr(line.op, "request", None))
+    done = [o for o in outcomes if isinstance(o, Ok)]
+    answered = not isinstance(first, Misuse)
+    r = state.requests.get(getattr(line.op, "child", getattr(line.op, "request", None)))
     return {
         "outcome": "error" if isinstance(first, Misuse) else "refused" if isinstance(first, Refused) else "ok",
         "reason": first.reason if isinstance(first, Refused) else None,
         "error": first.argument if isinstance(first, Misuse) else None,
-        "cached_tokens": first.cached_tokens if isinstance(first, Ok) else None,
-        "copies": sum(len(o.copies) for o in outcomes if isinstance(o, Ok)),
+        "cached_tokens": sum(o.cached_tokens for o in done) if answered else None,
+        "copies": sum(len(o.copies) for o in done) if answered else None,
         "available_blocks": available(state),
-        "length": state.requests[request].length if request in state.requests else None,
+        "length": r.length if r else None,
     }

@@ -61,14 +61,17 @@ def subject_factory(name: str) -> SubjectFactory:
     return factory
 
 
-def install_hint(error: ImportError) -> str:
-    """What to install for a package that is missing."""
-    if "pip install" in str(error):
-        return str(error)
+def install_hint(error: ImportError, extra: str = "") -> str:
+    """What to install for a package that is missing: `extra`, or else the one that brings it.
+
+    >>> install_hint(ModuleNotFoundError("No module named 'numba'", name="numba"))
+    'numba is not installed: pip install "pagedkv[cpu]"'
+    """
     package = (error.name or "").split(".")[0]
-    if package not in EXTRAS:
-        return f"{error}"
-    return f'{package} is not installed: pip install "pagedkv[{EXTRAS[package]}]"'
+    extra = extra or EXTRAS.get(package, "")
+    if "pip install" in str(error) or not (package and extra):
+        return str(error)
+    return f'{package} is not installed: pip install "pagedkv[{extra}]"'
 
 
 def positive(text: str) -> int:

@@ -35,17 +35,17 @@ class Part(NamedTuple):
 
     section: str
     module: str
-    of_kernels: bool = False
-    """Holds the attention of `pagedkv.optimized`, whichever block manager is named."""
+    extra: str = ""
+    """What to install for a part that holds the attention of `pagedkv.optimized`, whichever block manager is named."""
 
 
 PARTS: Final[dict[str, Part]] = {
     "workload": Part("workload", "pagedkv.cli.parts.workload"),
+    "kernels": Part("kernels compiled", "pagedkv.cli.parts.kernels", extra="gpu"),
     "exhaustive": Part("exhaustive slices", "pagedkv.cli.parts.exhaustive"),
+    "attention": Part("attention", "pagedkv.cli.parts.attention", extra="torch"),
     "programs": Part("random programs", "pagedkv.cli.parts.programs"),
-    "attention": Part("attention", "pagedkv.cli.parts.attention", of_kernels=True),
-    "interpreted": Part("attention", "pagedkv.cli.parts.interpreted", of_kernels=True),
-    "kernels": Part("kernels compiled", "pagedkv.cli.parts.kernels", of_kernels=True),
+    "interpreted": Part("attention", "pagedkv.cli.parts.interpreted", extra="gpu"),
 }
 """By name, the longest first, so that two processes end at about the same time."""
 
@@ -70,7 +70,7 @@ def _without(name: str, error: Exception) -> Section:
     """What to say of a part that raised. No extra brings a module of our own: that one missing is a crash."""
     section = PARTS[name].section
     if isinstance(error, ImportError) and not (error.name or "").startswith("pagedkv"):
-        why = install_hint(error)
+        why = install_hint(error, PARTS[name].extra)
         return Section(section, "not run", (f"{name} not run: {why}",), {"part": name, "why": why})
     where = "".join(traceback.format_exception(error)[-2:])
     return Section(section, "violated", (f"{name} crashed: {error!r}",), {"part": name, "crashed": where})

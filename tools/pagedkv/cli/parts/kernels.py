@@ -20,24 +20,26 @@ def run(options: Options) -> Section:
             seen.add(each.target)
 
     audits = audit(QUICK_TARGETS if options.quick else tuple(TARGETS), progress=tell)
-    problems = [
-        f"VIOLATED {each.kernel} ({each.configuration}) on {each.target}: {'; '.join(each.problems())}"
-        for each in audits
-        if each.problems()
-    ]
     data = {"kernels": [{**asdict(each), "problems": each.problems()} for each in audits]}
-    return Section("kernels compiled", verdict(not problems), (*columns(_rows(audits)), *problems), data)
+    fit = not any(each.problems() for each in audits)
+    return Section("kernels compiled", verdict(fit), tuple(report_lines(audits)), data)
 
 
-def _rows(audits: Sequence[KernelAudit]) -> list[tuple[object, ...]]:
-    """A line a target and kernel: the most that any of its configurations takes."""
+def report_lines(audits: Sequence[KernelAudit]) -> list[str]:
+    """A line a kernel: the most that any of its configurations takes, by target."""
+    targets = list(dict.fromkeys(each.target for each in audits))
     rows: list[tuple[object, ...]] = [
-        ("kernel", "target", "configurations", "registers", "spilled bytes", "shared bytes", "instructions")
+        ("kernel", "configurations", "registers", "spilled bytes", "shared bytes", "instructions")
     ]
     for kernel in dict.fromkeys(each.kernel for each in audits):
-        for target in dict.fromkeys(each.target for each in audits):
-            of = [each for each in audits if (each.kernel, each.target) == (kernel, target)]
-            if of:
-                costs = ("registers", "spill_bytes", "shared_bytes", "instructions")
-                rows.append((kernel, target, len(of), *(max(getattr(each, cost) for each in of) for cost in costs)))
-    return rows
+        of_kernel = [[each for each in audits if (each.kernel, each.target) == (kernel, t)] for t in targets]
+        most = [
+            "/".join(str(max(getattr(each, cost) for each in group)) for group in of_kernel)
+            for cost in ("registers", "spill_bytes", "shared_bytes", "instructions")
+        ]
+        rows.append((kernel, len(of_kernel[0]), *most))
+    lines = [f"the most that any configuration takes, on {'/'.join(targets)}:", *columns(rows)]
+    problems = ((each, problem) for each in audits for problem in each.problems())
+    return lines + [
+        f"VIOLATED {each.kernel} ({each.configuration}) on {each.target}: {problem}" for each, problem in problems
+    ]
