@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pagedkv.spec.subject import AttentionCapabilities, Problem, RoundingModel
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 
 TILE = 8
 

@@ -50,7 +50,10 @@ BROKEN_MANAGERS: Final = (
         "freed while shared",
         "a block is available only without references",
         "pool",
-        ("self._put_back(blocks[self.references[blocks] == 0])", "self._put_back(blocks[self.references[blocks] <= 1])"),
+        (
+            "self._put_back(blocks[self.references[blocks] == 0])",
+            "self._put_back(blocks[self.references[blocks] <= 1])",
+        ),
     ),
     _mutant(
         "freed while shared, in a batch",
@@ -62,7 +65,10 @@ BROKEN_MANAGERS: Final = (
         "table entries swapped",
         "the table keeps logical order",
         "admission",
-        ("state.pool.take(entry.fresh))", "state.pool.take(entry.fresh))\n    rows.live(row)[:] = rows.live(row)[::-1].copy()"),
+        (
+            "state.pool.take(entry.fresh))",
+            "state.pool.take(entry.fresh))\n    rows.live(row)[:] = rows.live(row)[::-1].copy()",
+        ),
     ),
     _mutant(
         "length off by one",
@@ -100,8 +106,10 @@ BROKEN_MANAGERS: Final = (
         "pool",
         (
             "            victims = self.idle.pop(count - from_stack)\n",
-            "            victims = self.idle.blocks()[::-1][: count - from_stack].copy()\n"
-            "            self.idle.remove(victims)\n",
+            (
+                "            victims = self.idle.blocks()[::-1][: count - from_stack].copy()\n"
+                "            self.idle.remove(victims)\n"
+            ),
         ),
     ),
     _mutant(
@@ -138,7 +146,10 @@ BROKEN_MANAGERS: Final = (
         "held until every step has ended",
         "only steps begun before the release are waited for",
         "pool",
-        ("oldest = next(iter(self.steps.values()), self._next_step)", "oldest = self._next_step if not self.steps else -1"),
+        (
+            "oldest = next(iter(self.steps.values()), self._next_step)",
+            "oldest = self._next_step if not self.steps else -1",
+        ),
     ),
     _mutant(
         "spurious refusal",
@@ -156,7 +167,10 @@ BROKEN_MANAGERS: Final = (
         "wrong namespace hit",
         "identity is the namespace and the whole path",
         "index",
-        ("node, data = self._roots.get(namespace), tokens", "node, data = next(iter(self._roots.values()), None), tokens"),
+        (
+            "node, data = self._roots.get(namespace), tokens",
+            "node, data = next(iter(self._roots.values()), None), tokens",
+        ),
     ),
     _mutant(
         "window released one token early",
@@ -180,13 +194,19 @@ BROKEN_MANAGERS: Final = (
         "lookahead kept after truncate",
         "table length is ceil(reserved / block_size)",
         "residency",
-        ("state.release_table(row, keep=ceil_div(reserved, bs))", "state.release_table(row, keep=ceil_div(reserved, bs) + 1)"),
+        (
+            "state.release_table(row, keep=ceil_div(reserved, bs))",
+            "state.release_table(row, keep=ceil_div(reserved, bs) + 1)",
+        ),
     ),
     _mutant(
         "leak on free",
         "every block of a freed request is available",
         "residency",
-        ("    if state.rows.state[row] == RESIDENT:\n        state.release_table(row)", "    if state.rows.state[row] == RESIDENT:\n        state.release_table(row, keep=1)"),
+        (
+            "    if state.rows.state[row] == RESIDENT:\n        state.release_table(row)",
+            "    if state.rows.state[row] == RESIDENT:\n        state.release_table(row, keep=1)",
+        ),
     ),
     _mutant(
         "hash ignores the last token and is trusted",

@@ -1,9 +1,9 @@
 """`paged_attention` and its companions: laws, bad input, and who serves which device."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,7 +16,7 @@ from pagedkv.optimized.attention_subject import OptimizedAttention
 from pagedkv.spec import Misuse
 
 
-def launch(requests: int = 2, heads: int = 4, kv_heads: int = 2, dim: int = 8, size: int = 4) -> dict[str, Tensor]:
+def launch(requests: int = 2, heads: int = 4, kv_heads: int = 2, dim: int = 8, size: int = 4) -> dict[str, Any]:
     """A small decode launch."""
     generator = torch.Generator().manual_seed(0)
     caches = torch.randn(2, 8, size, kv_heads, dim, generator=generator)
@@ -29,10 +29,18 @@ def launch(requests: int = 2, heads: int = 4, kv_heads: int = 2, dim: int = 8, s
     }
 
 
+def attend_lse(tensors: dict[str, Any], **options: Any) -> tuple[Tensor, Tensor]:
+    """The output and the log-sum-exp."""
+    result = paged_attention(**{**tensors, **options}, return_lse=True)
+    assert isinstance(result, tuple)
+    return result
+
+
 def attend(tensors: dict[str, Any], **options: Any) -> Tensor:
     """The output alone."""
     result = paged_attention(**{**tensors, **options})
-    return result[0] if isinstance(result, tuple) else result
+    assert isinstance(result, Tensor)
+    return result
 
 
 @pytest.mark.parametrize("size", ["tiny", "full"])
@@ -55,9 +63,7 @@ def test_a_mixed_batch_equals_its_requests_alone() -> None:
 def test_rows_past_the_last_request_see_nothing() -> None:
     tensors = launch()
     cu_seqlens = torch.tensor([0, 1, 2], dtype=torch.int32)
-    out, lse = paged_attention(
-        torch.randn(5, 4, 8), *list(tensors.values())[1:], cu_seqlens_q=cu_seqlens, return_lse=True
-    )  # type: ignore[misc]  # mypy sees a Tensor as well, which unpacks too
+    out, lse = attend_lse(tensors, query=torch.randn(5, 4, 8), cu_seqlens_q=cu_seqlens)
     assert bool((out[2:] == 0).all())
     assert bool((lse[2:] == -torch.inf).all())
 
@@ -69,20 +75,20 @@ def test_parts_merge_to_the_whole(first: int, second: int) -> None:
     bounds = [0, low, high, 9]
     key, value = (gather_kv(tensors[name], tensors["block_tables"][0], 9) for name in ("k_cache", "v_cache"))
     outs, lses = [], []
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         part = {
             "k_cache": key[None, begin:end] if end > begin else key[None, :1],
             "v_cache": value[None, begin:end] if end > begin else value[None, :1],
             "block_tables": torch.zeros(1, 1, dtype=torch.int32),
             "seq_lens": torch.tensor([end - begin], dtype=torch.int32),
         }
-        result = paged_attention(tensors["query"], **part, return_lse=True)
-        outs.append(result[0])
-        lses.append(result[1])
+        out, lse = attend_lse({**tensors, **part})
+        outs.append(out)
+        lses.append(lse)
     merged, total = merge_attention(torch.stack(outs), torch.stack(lses))
-    whole = paged_attention(**{**tensors, "seq_lens": torch.tensor([9], dtype=torch.int32)}, return_lse=True)
-    torch.testing.assert_close(merged, whole[0])
-    torch.testing.assert_close(total, whole[1])
+    whole, lse = attend_lse(tensors, seq_lens=torch.tensor([9], dtype=torch.int32))
+    torch.testing.assert_close(merged, whole)
+    torch.testing.assert_close(total, lse)
 
 
 def test_a_head_major_cache_is_a_view_and_gives_the_same_bits() -> None:
@@ -161,5 +167,5 @@ def test_bad_writes_and_copies_change_nothing() -> None:
 
 
 def test_the_numpy_type_of_the_results_is_that_of_the_query() -> None:
-    out, lse = paged_attention(**launch(), return_lse=True)  # type: ignore[misc]  # see above
-    assert (out.numpy().dtype, lse.numpy().dtype) == (np.float32, np.float32)
+    out, lse = attend_lse(launch())
+    assert str(out.numpy().dtype) == str(lse.numpy().dtype) == "float32"

@@ -75,18 +75,20 @@ def product_kernel(x, y, out, SIZE: tl.constexpr):
 
 
 @triton.jit
-def arithmetic_kernel(x, y, out, PIECE: tl.constexpr):
-    """out = max(x, y) * x - y in the type of the operands, rounded at each step."""
+def arithmetic_kernel(x, y, out, largest, PIECE: tl.constexpr):
+    """out = x y - x in the type of the operands, rounded at each step; largest = max(x, y)."""
     at = tl.arange(0, PIECE)
     a, b = tl.load(x + at), tl.load(y + at)
-    tl.store(out + at, tl.maximum(a, b) * a - b)
+    tl.store(out + at, a * b - a)
+    tl.store(largest + at, tl.maximum(a, b))
 
 
 @triton.jit
 def failing_kernel(x):
     """Fails in program 2."""
     tl.store(x + tl.program_id(0), 1)
-    tl.device_assert(tl.program_id(0) != 2)
+    if tl.program_id(0) == 2:
+        tl.static_assert(False)
 
 
 @triton.jit

@@ -19,7 +19,7 @@ from pagedkv.reference.attention import (
 )
 from pagedkv.spec import arrays
 from pagedkv.spec.bound import paged_bound, rho
-from pagedkv.spec.subject import AttentionSubject, Problem
+from pagedkv.spec.attention_subject import AttentionSubject, Problem
 from pagedkv.spec.words import HOLE, Misuse, ceil_div
 from tests.spec.attention_cases import Array, problems
 

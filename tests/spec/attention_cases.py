@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pagedkv.spec.arrays import stored
-from pagedkv.spec.subject import Problem, RoundingModel
+from pagedkv.spec.attention_subject import Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
 
 Array = NDArray[Any]

@@ -12,7 +12,7 @@ from pagedkv.spec.arrays import Array
 from pagedkv.spec.attention import attention, merge, paged_attention
 from pagedkv.spec.bound import bound, rho
 from pagedkv.spec.masks import seen
-from pagedkv.spec.subject import Problem
+from pagedkv.spec.attention_subject import Problem
 from pagedkv.spec.words import HOLE, Misuse, ceil_div
 from tests.spec.attention_cases import EXACT, Single, problems, scalar_attention, sees, singles
 

@@ -12,7 +12,7 @@ from pagedkv.spec.arrays import stored
 from pagedkv.spec.attention import attention, merge
 from pagedkv.spec.bound import Bound, bound, rho
 from pagedkv.spec.rounding import UNIT_ROUNDOFF
-from pagedkv.spec.subject import RoundingModel
+from pagedkv.spec.attention_subject import RoundingModel
 from tests.spec.attention_cases import Array, Single, singles
 
 MODEL = RoundingModel(tile=16, num_tiles=5)

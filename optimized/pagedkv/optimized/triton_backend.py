@@ -84,16 +84,40 @@ def attention_launches(
     divides the split size. `upcast` is for the interpreter.
     """
     key_cache, value_cache = caches
-    num_rows, num_q_heads, head_dim = query.shape
+    num_rows, num_q_heads, _ = query.shape
     size, num_kv_heads, value_dim = value_cache.shape[1:]
-    group = num_q_heads // num_kv_heads
     num_splits = max(1, ceil_div(block_tables.shape[1] * size, split_size))
     while split_size % tile:
         tile //= 2
     parts = query.new_empty((num_rows, num_q_heads, num_splits, value_dim), dtype=torch.float32)
     part_max, part_sum = (parts.new_empty(parts.shape[:3]) for _ in range(2))
-    placeholder = seq_lens  # a pointer for what is absent; the kernel does not read it
-    constants = {
+    constants = _constants(query, value_cache, mask) | {
+        "TILE": tile, "SPLIT_SIZE": split_size, "ONE_SPLIT": num_splits == 1, "UPCAST": upcast,
+    }  # fmt: skip
+    absent = seq_lens  # a pointer that the kernel does not follow
+    args = (
+        query, key_cache, value_cache, block_tables, seq_lens, *rows,
+        absent if mask.alibi_slopes is None else mask.alibi_slopes,
+        absent if mask.sinks is None else mask.sinks,
+        out, lse, parts, part_max, part_sum, float(mask.scale), float(mask.softcap),
+        *query.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3], block_tables.stride(0),
+        *out.stride()[:2], num_splits,
+    )  # fmt: skip
+    name = _described(query, value_cache, mask)
+    launches = [Launch("decode", name, decode_kernel, (num_rows, num_kv_heads, num_splits), args, constants)]
+    if num_splits > 1:
+        merge_args = (parts, part_max, part_sum, out, lse, *out.stride()[:2], num_splits)
+        dims = {"VALUE_DIM": value_dim, "VALUE_DIM_PADDED": constants["VALUE_DIM_PADDED"], "num_warps": 1}
+        launches.append(Launch("merge", name, merge_kernel, (num_rows, num_q_heads), merge_args, dims))
+    return launches
+
+
+def _constants(query: Tensor, value_cache: Tensor, mask: Mask) -> dict[str, int | bool]:
+    """What `decode_kernel` is compiled for."""
+    _, num_q_heads, head_dim = query.shape
+    size, num_kv_heads, value_dim = value_cache.shape[1:]
+    group = num_q_heads // num_kv_heads
+    return {
         "BLOCK_SIZE": size,
         "GROUP": group,
         "GROUP_PADDED": max(16, power_of_two(group)),
@@ -101,35 +125,21 @@ def attention_launches(
         "HEAD_DIM_PADDED": max(16, power_of_two(head_dim)),
         "VALUE_DIM": value_dim,
         "VALUE_DIM_PADDED": max(16, power_of_two(value_dim)),
-        "TILE": tile,
-        "SPLIT_SIZE": split_size,
         "WINDOW": mask.window or 0,
         "CAUSAL": mask.causal,
         "HAS_SOFTCAP": mask.softcap > 0,
         "HAS_ALIBI": mask.alibi_slopes is not None,
         "HAS_SINKS": mask.sinks is not None,
-        "ONE_SPLIT": num_splits == 1,
-        "UPCAST": upcast,
         "num_warps": 4,
         "num_stages": 1 if query.dtype == torch.float32 else 2,
     }
-    args = (
-        query, key_cache, value_cache, block_tables, seq_lens, *rows,
-        placeholder if mask.alibi_slopes is None else mask.alibi_slopes,
-        placeholder if mask.sinks is None else mask.sinks,
-        out, lse, parts, part_max, part_sum, float(mask.scale), float(mask.softcap),
-        *query.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3], block_tables.stride(0),
-        *out.stride()[:2], num_splits,
-    )  # fmt: skip
-    name = f"{str(query.dtype).removeprefix('torch.')} head_dim={head_dim} group={group} block_size={size}"
+
+
+def _described(query: Tensor, value_cache: Tensor, mask: Mask) -> str:
+    group, size = query.shape[1] // value_cache.shape[2], value_cache.shape[1]
+    name = f"{str(query.dtype).removeprefix('torch.')} head_dim={query.shape[2]} group={group} block_size={size}"
     name += "".join(f" {k}={getattr(mask, k)}" for k in ("window", "softcap") if getattr(mask, k))
-    name += "".join(f" {k}" for k in ("alibi_slopes", "sinks") if getattr(mask, k) is not None)
-    launches = [Launch("decode", name, decode_kernel, (num_rows, num_kv_heads, num_splits), args, constants)]
-    if num_splits > 1:
-        merge_args = (parts, part_max, part_sum, out, lse, *out.stride()[:2], num_splits)
-        dims = {"VALUE_DIM": value_dim, "VALUE_DIM_PADDED": constants["VALUE_DIM_PADDED"], "num_warps": 1}
-        launches.append(Launch("merge", name, merge_kernel, (num_rows, num_q_heads), merge_args, dims))
-    return launches
+    return name + "".join(f" {k}" for k in ("alibi_slopes", "sinks") if getattr(mask, k) is not None)
 
 
 def write_launch(rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> Launch:

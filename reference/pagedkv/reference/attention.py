@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagedkv.reference.launch import Launch
-from pagedkv.spec.subject import AttentionCapabilities, Problem, RoundingModel
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import Misuse, ceil_div
 
 Array: TypeAlias = NDArray[Any]

@@ -31,7 +31,7 @@ import numpy as np
 
 from pagedkv.spec.arrays import Array, gather
 from pagedkv.spec.masks import alibi, row_positions, seen, softcap
-from pagedkv.spec.subject import Problem
+from pagedkv.spec.attention_subject import Problem
 from pagedkv.spec.words import Misuse
 
 

@@ -35,7 +35,7 @@ from pagedkv.spec.arrays import Array
 from pagedkv.spec.attention import attention, by_query_head, requests
 from pagedkv.spec.masks import row_positions, seen
 from pagedkv.spec.rounding import UNIT_ROUNDOFF, scalar_roundoff, weight_errors
-from pagedkv.spec.subject import Problem, RoundingModel
+from pagedkv.spec.attention_subject import Problem, RoundingModel
 
 TINY = 2.0**-126
 """Float32 arithmetic may flush what is smaller."""

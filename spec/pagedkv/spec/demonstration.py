@@ -13,7 +13,7 @@ import numpy as np
 
 from pagedkv.spec.arrays import Array, slots, write
 from pagedkv.spec.attention import paged_attention
-from pagedkv.spec.subject import Problem
+from pagedkv.spec.attention_subject import Problem
 from pagedkv.spec.words import Block, ceil_div
 
 BLOCK_SIZE = 4

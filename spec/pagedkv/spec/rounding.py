@@ -26,7 +26,7 @@ import numpy as np
 from pagedkv.spec.arrays import Array
 from pagedkv.spec.attention import by_query_head, largest, logits
 from pagedkv.spec.masks import alibi
-from pagedkv.spec.subject import RoundingModel
+from pagedkv.spec.attention_subject import RoundingModel
 
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """u of each format: half the distance from 1 to the next number."""

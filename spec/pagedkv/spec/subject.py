@@ -2,17 +2,13 @@
 
 A *subject* is an implementation under test. A `BlockManagerSubject` needs no tensors and an `AttentionSubject` needs
 no allocator. A frozen `Capabilities` names what a subject has: an undeclared capability generates no test and is
-listed as not exercised; a declared one that saw no event fails the run.
+listed as not exercised; a declared one that saw no event fails the run. (Kernels: see `attention_subject`.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from pagedkv.spec.attention_subject import AttentionCapabilities as AttentionCapabilities
-from pagedkv.spec.attention_subject import AttentionSubject as AttentionSubject
-from pagedkv.spec.attention_subject import Problem as Problem
-from pagedkv.spec.attention_subject import RoundingModel as RoundingModel
 from pagedkv.spec.operations import Row
 from pagedkv.spec.words import (
     Block, Config, Identity, Namespace, Outcome, PreemptMode, RequestId, StepId, Token,

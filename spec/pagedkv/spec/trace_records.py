@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pagedkv.spec.expectation import Expect
 from pagedkv.spec.operations import Operation
-from pagedkv.spec.subject import AttentionCapabilities, Capabilities
+from pagedkv.spec.attention_subject import AttentionCapabilities
+from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.words import Config
 
 OPTIONS: Final = tuple(f.name for f in fields(Config) if f.name not in ("num_blocks", "block_size"))

@@ -19,6 +19,7 @@ def copy_blocks_kernel(
     DIM: tl.constexpr,
     PIECE: tl.constexpr,
 ):
+    """Copy one piece of one block."""
     pair = tl.program_id(0).to(tl.int64)
     source = tl.load(pairs + 2 * pair)
     destination = tl.load(pairs + 2 * pair + 1)

@@ -86,6 +86,7 @@ def decode_kernel(
     ONE_SPLIT: tl.constexpr,
     UPCAST: tl.constexpr,  # operands to float32 before a product: the interpreter's bfloat16 products are wrong
 ):
+    """Attend with one row and one group of query heads to the positions of one split."""
     row = tl.program_id(0).to(tl.int64)
     kv_head = tl.program_id(1).to(tl.int64)
     split = tl.program_id(2)

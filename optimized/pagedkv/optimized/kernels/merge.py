@@ -22,6 +22,7 @@ def merge_kernel(
     VALUE_DIM: tl.constexpr,
     VALUE_DIM_PADDED: tl.constexpr,
 ):
+    """Merge the splits of one row and one query head."""
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     pair = row * tl.num_programs(1) + head

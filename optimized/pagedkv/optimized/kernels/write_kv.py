@@ -31,6 +31,7 @@ def write_kv_kernel(
     VALUE_DIM: tl.constexpr,
     PIECE: tl.constexpr,
 ):
+    """Write one piece of the heads of one token, keys and values."""
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + token)
     if slot >= 0:

@@ -14,7 +14,7 @@ import numpy as np
 from pagedkv.conformance.attention.cases import Case, cast, contents, storage
 from pagedkv.conformance.attention.placement import Placement, place
 from pagedkv.spec.bound import Bound
-from pagedkv.spec.subject import AttentionSubject, Problem, RoundingModel
+from pagedkv.spec.attention_subject import AttentionSubject, Problem, RoundingModel
 
 
 class Broken(Exception):

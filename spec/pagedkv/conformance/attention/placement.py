@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pagedkv.conformance.attention.cases import Case, Contents, max_finite, storage
-from pagedkv.spec.subject import Problem
+from pagedkv.spec.attention_subject import Problem
 from pagedkv.spec.words import HOLE, ceil_div
 
 FILLS = ("zero", "nan", "inf", "max", "foreign")

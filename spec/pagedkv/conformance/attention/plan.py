@@ -14,7 +14,7 @@ from pagedkv.conformance.attention.numeric import BOUNDS
 from pagedkv.conformance.attention.probes import PROBES
 from pagedkv.conformance.attention.relations import RELATIONS
 from pagedkv.conformance.attention.writes import WRITES
-from pagedkv.spec.subject import AttentionCapabilities
+from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import ceil_div
 
 Size: TypeAlias = Literal["tiny", "full"]
@@ -99,7 +99,7 @@ def checks(
     if plain and capabilities.writes:
         yield from (Check(law, replace(base, dtype=configuration.dtype)) for law in WRITES)
     if size == "full":
-        yield from _wide(base, several, laws, bounds, step)
+        yield from _wide(base, several, laws, bounds, step, turn=sum(map(len, configuration.features)))
     elif plain:
         odd = replace(base, block_size=3, num_kv_heads=1, group=3, head_dim=24, lengths=(7,), seed=seed + 5)
         yield from (Check(law, odd) for law in ("poison", *PROBES, *bounds))
@@ -137,8 +137,11 @@ def _styled(base: Case, configuration: Configuration, several: bool, bounds: lis
         yield from (Check(law, case) for law in bounds)
 
 
-def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: int) -> Iterator[Check]:
-    """Larger shapes: blocks of 16, 1 and 5, one to eight query heads a KV head, wider heads, several splits."""
+def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: int, turn: int) -> Iterator[Check]:
+    """Larger shapes: blocks of 16, 1 and 5, one to eight query heads a KV head, wider heads, several splits.
+
+    Probes and bounds see every shape; the relations of one configuration see one of them, by `turn`.
+    """
     window = None if base.window is None else 19
     shapes = (
         (16, 1, 4, 64, (15, 16, 17, 3 * step + 1), 2 * step),
@@ -152,4 +155,5 @@ def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: i
             base, block_size=block_size, num_kv_heads=heads, group=group, head_dim=head_dim, lengths=lengths,
             query_lens=rows, split_size=split, window=window, seed=base.seed + 10 + index,
         )  # fmt: skip
-        yield from (Check(law, case) for law in (*laws, *PROBES, *bounds))
+        relations = laws if index == turn % len(shapes) else []
+        yield from (Check(law, case) for law in (*relations, *PROBES, *bounds))

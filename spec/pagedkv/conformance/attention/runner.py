@@ -10,7 +10,7 @@ from pagedkv.conformance.attention.cases import FEATURES, Case, contents
 from pagedkv.conformance.attention.placement import place
 from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Size, checks, configurations
 from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
-from pagedkv.spec.subject import AttentionSubject
+from pagedkv.spec.attention_subject import AttentionSubject
 from pagedkv.spec.words import Misuse
 
 MAX_SHRINKS = 60
