@@ -2,7 +2,7 @@
 
 import pytest
 
-from pagedkv.conformance import fuzz
+from pagedkv.conformance.fuzz import run
 from pagedkv.conformance.model import LEGAL_CHOICES, ModelSubject
 from pagedkv.spec import Config
 from pagedkv.spec.subject import BlockManagerSubject
@@ -14,5 +14,5 @@ def test_every_legal_choice_passes(choices: str, reports_index: bool) -> None:
     def factory(config: Config) -> BlockManagerSubject:
         return ModelSubject(config, LEGAL_CHOICES[choices](7), reports_index=reports_index)
 
-    report = fuzz.run(factory, seed=3, programs=40, steps=60)
+    report = run(factory, seed=3, programs=40, steps=60)
     assert report.violation is None, report.violation

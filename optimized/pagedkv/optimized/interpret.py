@@ -233,14 +233,14 @@ def _interpreting() -> Iterator[None]:
 @contextmanager
 def _building(builder: Any, launch: LaunchAccess) -> Iterator[None]:
     """The interpreter's operations: numbers as on a GPU, every access checked and, where wanted, recorded."""
-    replaced = {**operations(builder), **_watched(builder, launch)}
-    for name, operation in replaced.items():
-        setattr(builder, name, operation)  # hides the method of its class
+    attributes = vars(builder)
+    before = dict(attributes)
+    attributes |= {**operations(builder), **_watched(builder, launch)}  # they hide the methods of its class
     try:
         yield
     finally:
-        for name in replaced:
-            delattr(builder, name)
+        attributes.clear()
+        attributes |= before
 
 
 def _watched(builder: Any, launch: LaunchAccess) -> dict[str, Callable[..., Any]]:

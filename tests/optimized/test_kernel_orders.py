@@ -1,0 +1,87 @@
+"""The order in which programs run cannot be seen: shuffled orders give the same bits, and no program touches what
+another one writes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.interpret import interpreted, ordered, recording, shuffled
+from pagedkv.optimized.launch import Launch
+from pagedkv.optimized.triton_backend import attention_launches, copy_launch, row_places, write_launch
+
+Prepared = tuple[list[Launch], list[Tensor]]
+"""The launches of one call, and the tensors that they write."""
+
+
+def decode() -> Prepared:
+    """Two requests, three query rows, GQA, several splits, a window, sinks; then the merge."""
+    generator = torch.Generator().manual_seed(1)
+    caches = torch.randn(2, 12, 4, 2, 16, generator=generator)
+    query = torch.randn(3, 6, 16, generator=generator)
+    tables = torch.randperm(12, generator=generator).to(torch.int32).view(1, 12).repeat(2, 1)
+    seq_lens = torch.tensor([35, 18], dtype=torch.int32)
+    rows = row_places(3, seq_lens, torch.tensor([0, 2, 3], dtype=torch.int32))
+    mask = Mask(0.25, True, 30, 20.0, torch.linspace(0, 1, 6), torch.linspace(-1, 1, 6))
+    out, lse = torch.zeros(3, 6, 16), torch.zeros(3, 6)
+    launches = attention_launches(
+        query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 16, tile=16, upcast=True
+    )
+    assert [launch.name for launch in launches] == ["decode", "merge"]
+    return launches, [out, lse]
+
+
+def write() -> Prepared:
+    """Five tokens, one of them skipped."""
+    caches = torch.zeros(2, 3, 4, 2, 8)
+    new = torch.randn(2, 5, 2, 8, generator=torch.Generator().manual_seed(2))
+    launch = write_launch((new[0], new[1]), (caches[0], caches[1]), torch.tensor([3, 0, -1, 11, 6]))
+    return [launch], [caches]
+
+
+def copy() -> Prepared:
+    """Three pairs, one source for two of them, one skipped."""
+    cache = torch.randn(6, 4, 2, 8, generator=torch.Generator().manual_seed(3))
+    return [copy_launch(cache, torch.tensor([[0, 3], [0, 4], [-1, -1]]))], [cache]
+
+
+def run(launches: list[Launch]) -> None:
+    """In the interpreter."""
+    for launch in launches:
+        replace(launch, kernel=interpreted(launch.kernel)).run()
+
+
+@pytest.mark.parametrize("prepare", [decode, write, copy])
+def test_the_order_of_programs_changes_no_bit(prepare: Callable[[], Prepared]) -> None:
+    launches, expected = prepare()
+    run(launches)
+    for seed in range(4):
+        again, written = prepare_again(prepare, expected)
+        with ordered(shuffled(seed)):
+            run(again)
+        assert all(torch.equal(a, b) for a, b in zip(expected, written, strict=True))
+
+
+def prepare_again(prepare: Callable[[], Prepared], expected: list[Tensor]) -> Prepared:
+    """The same launches on fresh tensors, which do not hold the result yet."""
+    launches, written = prepare()
+    assert not all(torch.equal(a, b) for a, b in zip(expected, written, strict=True))
+    return launches, written
+
+
+@pytest.mark.parametrize("prepare", [decode, write, copy])
+def test_no_program_touches_what_another_one_writes(prepare: Callable[[], Prepared]) -> None:
+    launches, _ = prepare()
+    with recording() as log:
+        run(launches)
+    assert log.conflicts() == []
+
+
+def test_a_copy_into_a_source_is_such_a_conflict() -> None:
+    cache = torch.randn(3, 4, 2, 8)
+    with recording() as log:
+        run([copy_launch(cache, torch.tensor([[0, 1], [1, 2]]))])
+    assert log.conflicts() != []
