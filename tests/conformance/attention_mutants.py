@@ -25,6 +25,15 @@ CLEANED = """        problem.value_cache[np.isnan(problem.value_cache)] = 0
         out = np.zeros(problem"""
 """A way to survive NaN that a shared cache forbids."""
 
+FIRST_OWNER = """= problem.block_tables[request]
+    table = np.where(np.isin(table, problem.block_tables[:request]), 0, table)
+"""
+"""Loses blocks that an earlier request of the batch has in its table too."""
+
+PREFETCHED = """        problem.key_cache[table]
+        key = load("""
+"""Touches blocks past the end of the table, if only to warm them."""
+
 
 def tiled(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of the tiled kernel; at least one of `laws` (separated by spaces) must name it."""
@@ -129,4 +138,16 @@ MUTANTS: tuple[Mutant, ...] = (
     tiled("strides_ignored", "strides", ("rows[seen] = pool[", "rows[seen] = dense(pool)["), ("TILE = 8\n", DENSE)),
     tiled("offsets_32_bit", "far_blocks", ("rows[seen] = pool[table[inside // pool.shape[1]],", WRAPPED)),
     tiled("poison_cleaned_in_the_cache", "poison", ("        out = np.zeros(problem", CLEANED)),
+    tiled(
+        "tile_depends_on_the_batch",
+        "batch_invariance",
+        ("range(span[0], span[1], TILE)", "range(span[0], span[1], TILE // len(problem.seq_lens))"),
+        ("np.arange(first, first + TILE)", "np.arange(first, first + TILE // len(problem.seq_lens))"),
+    ),
+    tiled(
+        "split_invariance_only_claimed", "split_invariance", ("strided=True,", "strided=True, split_invariant=True,")
+    ),
+    tiled("dead_blocks_read", "dead_blocks", ("seen = mask.any(axis=0)", "seen = positions < min(length, span[1])")),
+    tiled("shared_block_given_to_the_first", "sharing", ("= problem.block_tables[request]\n", FIRST_OWNER)),
+    tiled("whole_table_prefetched", "table_tail", ("        key = load(", PREFETCHED)),
 )

@@ -32,7 +32,10 @@ BROKEN_MANAGERS: Final = (
         "skipped copy-on-write in a batch",
         "a batch equals its rows in order",
         "batch",
-        ("inside & (owners > 1),", "inside & (owners > 2),"),
+        (
+            "shared = rewriting & (state.pool.references[block] > 1)",
+            "shared = rewriting & (state.pool.references[block] > 2)",
+        ),
     ),
     _mutant(
         "copy-on-write the wrong way round",
@@ -80,7 +83,7 @@ BROKEN_MANAGERS: Final = (
         "slots off by one in a batch",
         "slots are where the table puts the positions",
         "batch",
-        ("* bs + position % bs\n    if len", "* bs + (position + 1) % bs\n    if len"),
+        ("where: Int64 = blocks * bs + positions % bs", "where: Int64 = blocks * bs + (positions + 1) % bs"),
     ),
     _mutant(
         "stale index entry",
@@ -92,7 +95,7 @@ BROKEN_MANAGERS: Final = (
         "stale index entry in a batch",
         "a write into an indexed block drops its entry",
         "batch",
-        ("inside & (owners == 1) & state.index.indexed[block],", "inside & (owners < 0),"),
+        ("rewriting & ~shared & state.index.indexed[block],", "rewriting & (shared & ~shared),"),
     ),
     _mutant(
         "evicted block still found",
@@ -168,15 +171,15 @@ BROKEN_MANAGERS: Final = (
         "identity is the namespace and the whole path",
         "index",
         (
-            "node, data = self._roots.get(namespace), tokens",
-            "node, data = next(iter(self._roots.values()), None), tokens",
+            "parent, data = self._roots.get(namespace), tokens",
+            "parent, data = next(iter(self._roots.values()), None), tokens",
         ),
     ),
     _mutant(
         "window released one token early",
         "a position that a rollback may see is not dead",
         "state",
-        ("computed - window + 1 - self.config.max_rollback)", "computed - window + 2 - self.config.max_rollback)"),
+        ("dead = computed - window + 1 - self", "dead = computed - window + 2 - self"),
     ),
     _mutant(
         "swap copies in the wrong order",
@@ -203,10 +206,7 @@ BROKEN_MANAGERS: Final = (
         "leak on free",
         "every block of a freed request is available",
         "residency",
-        (
-            "    if state.rows.state[row] == RESIDENT:\n        state.release_table(row)",
-            "    if state.rows.state[row] == RESIDENT:\n        state.release_table(row, keep=1)",
-        ),
+        ("state.pool.release(live[0])", "state.pool.release(live[0][:-1])"),
     ),
     _mutant(
         "hash ignores the last token and is trusted",

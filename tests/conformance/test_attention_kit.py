@@ -18,6 +18,7 @@ from pagedkv.spec.arrays import stored
 from pagedkv.spec.masks import row_positions, seen
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import Misuse
+from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
 from tests.conformance.attention_mutants import MUTANTS
 from tests.conformance.attention_tiled import TiledAttention
 
@@ -54,6 +55,19 @@ def test_every_mutant_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
     report = run(mutant.load()(), seed=0, size="tiny", shrink=False)
     broken = {failure.law for failure in report.failures}
     assert broken & set(mutant.breaks.split()), f"{mutant.name}: {sorted(broken)}"
+
+
+def test_every_law_is_the_one_that_names_some_mutant() -> None:
+    named = {law for mutant in (*MUTANTS, *KERNEL_MUTANTS) for law in mutant.breaks.split()}
+    assert named == set(LAWS)
+
+
+def test_a_failing_report_is_json_too() -> None:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == "empty_row_divides_by_zero")
+    report = run(mutant.load()(), seed=0, size="tiny", shrink=False)
+    told = json.loads(json.dumps(report.as_json(), allow_nan=False))
+    assert told["ok"] is False
+    assert told["configurations"][0]["worst_rho"] == "inf"
 
 
 def test_a_failure_is_shrunk_and_reproducible() -> None:

@@ -18,14 +18,14 @@ from tests.conformance.legal import LEGAL
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_our_implementations_hold(name: str, tmp_path: Path) -> None:
-    counts = hold(subject(name), name, programs=60, steps=50, out_dir=tmp_path)
+    counts = hold(subject(name), name, programs=40, steps=50, out_dir=tmp_path)
     assert counts.operations.total() > 1_000
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_no_legal_allocator_is_rejected(name: str, tmp_path: Path) -> None:
-    hold(LEGAL[name], name, programs=15, steps=40, out_dir=tmp_path)
+    hold(LEGAL[name], name, programs=10, steps=40, out_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["freed_while_shared", "spurious_refusal", "publication_of_a_partial_block"])

@@ -5,21 +5,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pagedkv.optimized import aot
+from pagedkv.optimized.interpret import Interpreted
+from pagedkv.optimized.launch import Launch
 from pagedkv.spec import Misuse
 
 torch = pytest.importorskip("torch", reason="example arguments are torch tensors")
 triton = pytest.importorskip("triton", reason="Triton exists for Linux only")
-
-from pagedkv.optimized import aot  # noqa: E402  # after the skips
-from pagedkv.optimized.interpret import Interpreted  # noqa: E402
-from pagedkv.optimized.launch import Launch  # noqa: E402
-
-from . import tiny_kernels as tiny  # noqa: E402
-
+tiny: Any = import_module(".tiny_kernels", __package__)
 driver = triton.runtime.driver
 
 

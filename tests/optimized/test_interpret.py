@@ -1,28 +1,20 @@
 """Interpreting unmodified kernels: same results as torch, any order of programs, races found, nothing left behind."""
 
 import threading
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pagedkv.optimized.access_log import AccessLog, LaunchAccess, ProgramAccess, spans_of
+from pagedkv.optimized.interpret import Interpreted, InterpretedError, OutOfBounds, ordered, recording, shuffled
 from pagedkv.spec import Misuse
 
 torch = pytest.importorskip("torch", reason="interpreted kernels run on torch tensors")
 triton = pytest.importorskip("triton", reason="Triton exists for Linux only")
-
-from pagedkv.optimized.access_log import AccessLog, LaunchAccess, ProgramAccess, spans_of  # noqa: E402  # after the skips
-from pagedkv.optimized.interpret import (  # noqa: E402
-    Interpreted,
-    InterpretedError,
-    OutOfBounds,
-    ordered,
-    recording,
-    shuffled,
-)
-
-from . import tiny_kernels as tiny  # noqa: E402
+tiny: Any = import_module(".tiny_kernels", __package__)
 
 
 def triton_globals() -> list[dict[str, Any]]:

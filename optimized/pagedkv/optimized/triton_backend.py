@@ -19,6 +19,9 @@ from pagedkv.optimized.launch import Launch
 from pagedkv.spec.words import ceil_div
 
 MAX_TILE = 64
+"""Tokens that one step of the loop over keys takes, at the most."""
+TILE_BYTES = 16 * 1024
+"""What a tile of keys may take; one of values takes as much."""
 PIECE = 1024
 """Elements that one program writes or copies, at the most."""
 
@@ -75,25 +78,25 @@ def attention_launches(
     lse: Tensor,
     split_size: int,
     *,
-    tile: int = MAX_TILE,
+    tile: int | None = None,
     upcast: bool = False,
 ) -> list[Launch]:
     """`decode_kernel` over all query rows, and `merge_kernel` if the table is wider than one split.
 
-    `rows`: request and position of each row (`row_places`). `tile`: tokens a step at the most; it is halved until it
-    divides the split size. `upcast` is for the interpreter.
+    `rows`: request and position of each row (`row_places`). `tile`: tokens a step at the most, by default those of
+    `tile_and_warps`; it is halved until it divides the split size. `upcast` is for the interpreter.
     """
     key_cache, value_cache = caches
     num_rows, num_q_heads, _ = query.shape
     size, num_kv_heads, value_dim = value_cache.shape[1:]
     num_splits = max(1, ceil_div(block_tables.shape[1] * size, split_size))
-    while split_size % tile:
-        tile //= 2
     parts = query.new_empty((num_rows, num_q_heads, num_splits, value_dim), dtype=torch.float32)
     part_max, part_sum = (parts.new_empty(parts.shape[:3]) for _ in range(2))
-    constants = _constants(query, value_cache, mask) | {
-        "TILE": tile, "SPLIT_SIZE": split_size, "ONE_SPLIT": num_splits == 1, "UPCAST": upcast,
-    }  # fmt: skip
+    constants = _constants(query, value_cache, mask)
+    tile = constants["TILE"] if tile is None else tile
+    while split_size % tile:
+        tile //= 2
+    constants |= {"TILE": tile, "SPLIT_SIZE": split_size, "ONE_SPLIT": num_splits == 1, "UPCAST": upcast}
     absent = seq_lens  # a pointer that the kernel does not follow
     args = (
         query, key_cache, value_cache, block_tables, seq_lens, *rows,
@@ -113,14 +116,17 @@ def attention_launches(
 
 
 def _constants(query: Tensor, value_cache: Tensor, mask: Mask) -> dict[str, int | bool]:
-    """What `decode_kernel` is compiled for."""
+    """What `decode_kernel` is compiled for, but for the splits."""
     _, num_q_heads, head_dim = query.shape
     size, num_kv_heads, value_dim = value_cache.shape[1:]
     group = num_q_heads // num_kv_heads
+    group_padded, dim_padded = max(16, power_of_two(group)), max(16, power_of_two(max(head_dim, value_dim)))
+    tile, num_warps = tile_and_warps(query.dtype, dim_padded, group_padded)
     return {
+        "TILE": tile,
         "BLOCK_SIZE": size,
         "GROUP": group,
-        "GROUP_PADDED": max(16, power_of_two(group)),
+        "GROUP_PADDED": group_padded,
         "HEAD_DIM": head_dim,
         "HEAD_DIM_PADDED": max(16, power_of_two(head_dim)),
         "VALUE_DIM": value_dim,
@@ -130,7 +136,7 @@ def _constants(query: Tensor, value_cache: Tensor, mask: Mask) -> dict[str, int 
         "HAS_SOFTCAP": mask.softcap > 0,
         "HAS_ALIBI": mask.alibi_slopes is not None,
         "HAS_SINKS": mask.sinks is not None,
-        "num_warps": 4,
+        "num_warps": num_warps,
         "num_stages": 1 if query.dtype == torch.float32 else 2,
     }
 
@@ -140,6 +146,20 @@ def _described(query: Tensor, value_cache: Tensor, mask: Mask) -> str:
     name = f"{str(query.dtype).removeprefix('torch.')} head_dim={query.shape[2]} group={group} block_size={size}"
     name += "".join(f" {k}={getattr(mask, k)}" for k in ("window", "softcap") if getattr(mask, k))
     return name + "".join(f" {k}" for k in ("alibi_slopes", "sinks") if getattr(mask, k) is not None)
+
+
+def tile_and_warps(dtype: torch.dtype, dim_padded: int, group_padded: int) -> tuple[int, int]:
+    """The tile and the number of warps of `decode_kernel`: the largest that the audit finds to spill on no target.
+
+    Nothing but shapes decides, so that no bit depends on the batch. Products of float32 keep their operands in
+    registers, where tensor cores read those of 16-bit formats from shared memory.
+    """
+    wide = dtype == torch.float32
+    row_bytes = dim_padded * dtype.itemsize * (max(1, group_padded // 32) if wide else 1)
+    tile = MAX_TILE
+    while tile > 16 and tile * row_bytes > TILE_BYTES:
+        tile //= 2
+    return tile, 8 if group_padded >= 64 or (wide and dim_padded >= 128) else 4
 
 
 def write_launch(rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> Launch:
@@ -177,24 +197,36 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
+SHIPPED = (
+    (torch.bfloat16, 64, 1, 16),
+    (torch.bfloat16, 128, 4, 16),
+    (torch.bfloat16, 128, 8, 64),
+    (torch.float16, 128, 4, 1),
+    (torch.float16, 256, 4, 16),
+    (torch.bfloat16, 128, 64, 16),
+    (torch.float32, 64, 1, 16),
+    (torch.float32, 128, 4, 16),
+)
+"""What the audit compiles: dtype, head_dim, query heads a KV head, block size."""
+
+
 def shipped_launches() -> Iterator[Launch]:
     """The launches that the audit compiles: tensors on the CPU, for their types and shapes only."""
-    for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        for head_dim, group, size in ((64, 1, 16), (128, 4, 16), (128, 8, 64)):
-            yield from _shipped(dtype, head_dim, group, size, Mask(1.0, True, None, 0.0, None, None))
+    plain = Mask(1.0, True, None, 0.0, None, None)
+    for dtype, head_dim, group, size in SHIPPED:
+        yield _shipped(dtype, head_dim, group, size, plain)[0]
     heads = torch.zeros(8)
     yield from _shipped(torch.bfloat16, 128, 4, 16, Mask(1.0, True, 4096, 30.0, heads, heads))
-    yield from _shipped(torch.float16, 256, 4, 16, Mask(1.0, True, None, 0.0, None, None))
+    for dtype in (torch.bfloat16, torch.float32):
+        new, cache = torch.zeros(2, 2, 128), torch.zeros(4, 16, 2, 128, dtype=dtype)
+        yield write_launch((new.to(dtype), new.to(dtype)), (cache, cache), torch.zeros(2, dtype=torch.int64))
+    yield copy_launch(cache, torch.zeros(1, 2, dtype=torch.int64))
 
 
-def _shipped(dtype: torch.dtype, head_dim: int, group: int, size: int, mask: Mask) -> Iterator[Launch]:
-    num_kv_heads = 8 // group
-    query, out = torch.zeros(2, 8, head_dim, dtype=dtype), torch.zeros(2, 8, head_dim, dtype=dtype)
-    caches = torch.zeros(2, 4, size, num_kv_heads, head_dim, dtype=dtype)
+def _shipped(dtype: torch.dtype, head_dim: int, group: int, size: int, mask: Mask) -> list[Launch]:
+    heads = max(8, group)
+    query, out = torch.zeros(2, 2, heads, head_dim, dtype=dtype).unbind()
+    caches = torch.zeros(2, 4, size, heads // group, head_dim, dtype=dtype)
     tables, seq_lens = torch.zeros(2, 4096 // size, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
-    rows, lse = row_places(2, seq_lens, None), torch.zeros(2, 8)
-    yield from attention_launches(query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 512)
-    if mask.window is None and head_dim == 128:
-        new = torch.zeros(2, num_kv_heads, head_dim, dtype=dtype)
-        yield write_launch((new, new), (caches[0], caches[1]), torch.zeros(2, dtype=torch.int64))
-        yield copy_launch(caches[0], torch.zeros(1, 2, dtype=torch.int64))
+    rows, lse = row_places(2, seq_lens, None), torch.zeros(2, heads)
+    return attention_launches(query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 512)

@@ -136,7 +136,7 @@ class Differential:
 
         def block(state: State, request: RequestId, logical: int) -> Block:
             table = seen.tables.get(request, ())
-            return table[logical] if logical < len(table) else CANONICAL.block(state, request, logical)
+            return table[logical] if answers and logical < len(table) else CANONICAL.block(state, request, logical)
 
         def hits(must: int, may: int) -> int:
             if seen.index is not None or not answers:

@@ -17,7 +17,7 @@ from pagedkv.conformance.plans import declared, draw_plan
 from pagedkv.conformance.programs import Programmer
 from pagedkv.conformance.shrinking import Failure, finish, minimise, trace_of
 from pagedkv.spec import Config, Misuse
-from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Trace, save
 
 
@@ -110,15 +110,21 @@ def run(
             break
         if progress:
             progress(number + 1, done)
-    idle, undeclared = exercised(capabilities, counts.events)
+    return _summary(seed, counts, done, capabilities, time.perf_counter() - start, found)
+
+
+def _summary(
+    seed: int, counts: Counts, steps: int, capabilities: Capabilities, seconds: float, found: Found | None
+) -> FuzzReport:
     operations: dict[str, dict[str, int]] = {}
     for (kind, outcome), count in sorted(counts.operations.items()):
         operations.setdefault(kind, dict.fromkeys(OUTCOMES, 0))[outcome] = count
+    idle, undeclared = exercised(capabilities, counts.events)
     events = counts.events
     return FuzzReport(
         seed=seed,
         programs=counts.subsets.total(),
-        steps=done,
+        steps=steps,
         operations=operations,
         refusals=dict(sorted(counts.refusals.items())),
         copy_on_writes=events["copy_on_write"],
@@ -130,7 +136,7 @@ def run(
         subsets=dict(sorted(counts.subsets.items())),
         not_exercised=idle,
         undeclared=undeclared,
-        seconds=time.perf_counter() - start,
+        seconds=seconds,
         violation=found,
     )
 

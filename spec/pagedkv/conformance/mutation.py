@@ -117,13 +117,13 @@ def _importer(copies: Mapping[str, ModuleType]) -> Any:
             return builtins.__import__(name, globals, locals, (), level)
         found = copies[absolute] if absolute in copies else importlib.import_module(absolute)
         submodules = {item: copies[f"{absolute}.{item}"] for item in fromlist if f"{absolute}.{item}" in copies}
+        for item in fromlist:  # as the import statement does for submodules not imported yet
+            if hasattr(found, "__path__") and item != "*" and item not in submodules and not hasattr(found, item):
+                importlib.import_module(f"{absolute}.{item}")
         if submodules:  # `from package import altered`
             stand_in = ModuleType(absolute)
             stand_in.__dict__.update({**vars(found), **submodules})
             return stand_in
-        for item in fromlist:  # as the import statement does for submodules not imported yet
-            if hasattr(found, "__path__") and item != "*" and not hasattr(found, item):
-                importlib.import_module(f"{absolute}.{item}")
         return found
 
     return find

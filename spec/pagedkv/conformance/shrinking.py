@@ -66,16 +66,18 @@ def minimise(factory: SubjectFactory, config: Config, failure: Failure, *, budge
         same = found and found.violation.law == failure.violation.law
         return found if found and same and size(found.program) < size(failure.program) else None
 
-    chunk = max(1, len(failure.program) // 2)
-    while chunk:
-        before = failure
-        start = len(failure.program) - chunk
-        while start >= 0:
-            failure = better(failure.program[:start] + failure.program[start + chunk :]) or failure
-            start = min(start, len(failure.program)) - chunk
-        chunk = chunk // 2 if chunk > 1 or failure is before else chunk
-    while found := next(filter(None, map(better, _simplified(failure.program))), None):
-        failure = found
+    previous = None
+    while failure is not previous:
+        previous = failure
+        chunk = max(1, len(failure.program) // 2)
+        while chunk:
+            start = len(failure.program) - chunk
+            while start >= 0:
+                failure = better(failure.program[:start] + failure.program[start + chunk :]) or failure
+                start = min(start, len(failure.program)) - chunk
+            chunk //= 2
+        while found := next(filter(None, map(better, _simplified(failure.program))), None):
+            failure = found
     return failure
 
 

@@ -24,8 +24,8 @@ def copy_blocks_kernel(
     source = tl.load(pairs + 2 * pair)
     destination = tl.load(pairs + 2 * pair + 1)
     if source >= 0:
-        at = tl.program_id(1) * PIECE + tl.arange(0, PIECE)
-        token = (at // (NUM_HEADS * DIM)).to(tl.int64)
+        at = tl.program_id(1).to(tl.int64) * PIECE + tl.arange(0, PIECE)  # 64-bit, and so are token and head below
+        token = at // (NUM_HEADS * DIM)
         head = (at // DIM) % NUM_HEADS
         inside = token < BLOCK_SIZE
         place = token * stride_token + head * stride_head + at % DIM

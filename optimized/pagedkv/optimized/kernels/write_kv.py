@@ -37,7 +37,7 @@ def write_kv_kernel(
     if slot >= 0:
         block = slot // BLOCK_SIZE
         offset = slot % BLOCK_SIZE
-        at = tl.program_id(1) * PIECE + tl.arange(0, PIECE)
+        at = tl.program_id(1).to(tl.int64) * PIECE + tl.arange(0, PIECE)  # 64-bit, and so are heads below
 
         head = at // HEAD_DIM
         dim = at % HEAD_DIM

@@ -83,7 +83,7 @@ def checks(
     rows = (3, 2) if several else (1, 1)
     moved = replace(base, lengths=(9, 6), query_lens=rows)
     laws = [law for law in RELATIONS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
-    yield from (Check(law, moved) for law in laws)
+    yield from (Check(law, moved) for law in laws if law != "split_invariance")  # too short to be split
     probed = replace(base, lengths=(8, 3), query_lens=rows, seed=seed + 1)
     yield from (Check(law, probed) for law in PROBES)
     bounds = [law for law in BOUNDS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
@@ -94,7 +94,8 @@ def checks(
     step = 16 if size == "tiny" else min(max(16, 16 * ceil_div(tile, 16)), 64)  # kernels split at multiples of 16
     if size == "full" or configuration.features in ((), ("window",), ("sinks",)):
         long = _long(base, step, size, several)
-        yield from (Check(law, long) for law in (*PROBES, *bounds))
+        splits = ["split_invariance"] if capabilities.split_invariant else []
+        yield from (Check(law, long) for law in (*splits, *PROBES, *bounds))
     yield from _styled(base, configuration, several, bounds, size)
     if plain and capabilities.writes:
         yield from (Check(law, replace(base, dtype=configuration.dtype)) for law in WRITES)

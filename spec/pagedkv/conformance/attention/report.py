@@ -1,7 +1,8 @@
 """What a run found, as frozen data that turns into JSON, and one screen of text."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any, Self
 
 
@@ -68,8 +69,12 @@ class AttentionReport:
         return not self.failures
 
     def as_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, numbers and strings."""
-        return {**asdict(self), "laws": {name: asdict(count) for name, count in self.laws.items()}, "ok": self.ok}
+        """Plain dicts, lists, numbers and strings; an infinite rho, which JSON cannot say, is the string "inf"."""
+        configurations = [asdict(each) for each in self.configurations]
+        for each in configurations:
+            each["worst_rho"] = each["worst_rho"] if isfinite(each["worst_rho"]) else "inf"
+        laws = {name: asdict(count) for name, count in self.laws.items()}
+        return {**asdict(replace(self, laws={})), "configurations": configurations, "laws": laws, "ok": self.ok}
 
     def lines(self) -> list[str]:
         """The report as text: one line a configuration, and each broken law with its first case."""

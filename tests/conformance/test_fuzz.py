@@ -1,0 +1,168 @@
+"""Random programs: what they cover, that they pass what is right, and that they find what is wrong."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pagedkv.conformance import fuzz
+from pagedkv.conformance.choosing import Dice, near_boundary, weighted
+from pagedkv.conformance.fuzz import FuzzReport
+from pagedkv.conformance.model import ModelSubject
+from pagedkv.conformance.plans import NEEDS, SUBSETS
+from pagedkv.conformance.programs import MAKE
+from pagedkv.conformance.replay import replay
+from pagedkv.conformance.subjects import BUILT_IN, subject
+from pagedkv.reference.manager import BlockManager
+from pagedkv.spec import Config, Misuse, Outcome, Reason, RequestId, Token
+from pagedkv.spec.subject import Capabilities, Snapshot, SubjectFactory
+from pagedkv.spec.trace import load
+
+from tests.conformance.illegal import ILLEGAL
+from tests.conformance.legal import LEGAL
+
+
+@pytest.fixture(scope="module")
+def seed(request: pytest.FixtureRequest) -> int:
+    """As for the property tests: it follows the commit, so that every commit tries other programs."""
+    return int(request.config.getoption("--hypothesis-seed") or 0)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_our_implementations_hold(name: str, seed: int, tmp_path: Path) -> None:
+    report = fuzz.run(subject(name), seed=seed, programs=120, steps=60, out_dir=tmp_path)
+    assert report.violation is None, report.violation
+    assert report.holds, report.not_exercised
+    assert report.undeclared == ("publish", "dedup")
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_no_legal_allocator_is_rejected(name: str, seed: int) -> None:
+    report = fuzz.run(LEGAL[name], seed=seed, programs=25, steps=60)
+    assert report.violation is None, report.violation
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_every_illegal_manager_is_found_unaided_and_its_trace_replays(name: str, tmp_path: Path) -> None:
+    """The trace fails on the broken manager, at its last line or at the end, and holds on the intact one."""
+    broken = ILLEGAL[name].load()
+    report = fuzz.run(_configured(broken, ILLEGAL[name].needs), seed=0, programs=2_000, steps=60, out_dir=tmp_path)
+    assert report.violation is not None
+    assert report.violation.path is not None
+    assert not report.holds
+    trace = load(report.violation.path)
+    again = replay(trace, broken)
+    assert (again.verdict, again.law) == ("violation", report.violation.law)
+    assert again.at_line in (None, len(trace.lines) + 1)
+    assert replay(trace, BlockManager).verdict == "holds"
+
+
+def _configured(broken: SubjectFactory, needs: frozenset[str]) -> SubjectFactory:
+    return (lambda config: broken(replace(config, dedup=True))) if "dedup" in needs else broken
+
+
+@pytest.fixture(scope="module")
+def on_the_model() -> FuzzReport:
+    """Programs on the specification itself."""
+    return fuzz.run(ModelSubject, seed=1, programs=150, steps=60)
+
+
+def test_programs_are_mostly_valid_and_cover_everything(on_the_model: FuzzReport) -> None:
+    operations = on_the_model.operations
+    total = sum(sum(by_outcome.values()) for by_outcome in operations.values())
+    misuse = sum(by_outcome["misuse"] for by_outcome in operations.values())
+    assert 0.02 < misuse / total < 0.10
+    assert sum(by_outcome["ok"] for by_outcome in operations.values()) > 0.5 * total
+    assert set(operations) == set(MAKE) == set(NEEDS)
+    assert all(by_outcome["ok"] > 20 for by_outcome in operations.values())
+    cannot_be_misuse = {"reset_prefix_index"}
+    assert {kind for kind, by_outcome in operations.items() if not by_outcome["misuse"]} <= cannot_be_misuse
+    assert set(on_the_model.refusals) == set(Reason)
+    assert set(on_the_model.subsets) == set(SUBSETS)
+    assert on_the_model.share_depth_max >= 4
+    assert min(on_the_model.copy_on_writes, on_the_model.swaps, on_the_model.evictions, on_the_model.hits) > 20
+    assert on_the_model.not_exercised == ()
+
+
+def test_a_report_is_plain_data(on_the_model: FuzzReport) -> None:
+    assert json.loads(json.dumps(on_the_model.as_json()))["holds"] is True
+    broken = fuzz.run(ILLEGAL["leak_on_free"].load(), seed=0, programs=50)
+    assert json.loads(json.dumps(broken.as_json()))["violation"]["law"] == "counts add up"
+
+
+def test_the_same_seed_runs_the_same_programs() -> None:
+    runs = [fuzz.run(ModelSubject, seed=seed, programs=5, steps=30) for seed in (7, 7, 8)]
+    first, second, other = (replace(run, seconds=0.0, seed=0) for run in runs)
+    assert first == second != other
+
+
+def test_a_declared_capability_that_saw_no_event_fails_the_run() -> None:
+    report = fuzz.run(ModelSubject, seed=0, programs=1, steps=1)
+    assert report.violation is None
+    assert "swap" in report.not_exercised
+    assert not report.holds
+
+
+@pytest.mark.parametrize("size", [{"programs": 0}, {"steps": 0}])
+def test_a_run_of_nothing_is_misuse(size: dict[str, Any]) -> None:
+    with pytest.raises(Misuse, match="=0 is not allowed"):
+        fuzz.run(ModelSubject, seed=0, **size)
+
+
+class Least:
+    """Admit, append, commit, free and observe, and nothing else."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, config: Config) -> None:
+        if config.prefix_cache:
+            raise Misuse("prefix_cache", True, "False")
+        assert not config.overlapped_steps
+        assert config.sliding_window is None
+        self._model = ModelSubject(config)
+
+    def admit(self, request: RequestId, tokens: Sequence[Token], namespace: object = "") -> Outcome:
+        return self._model.admit(request, tokens, namespace)
+
+    def append(self, request: RequestId, tokens: Sequence[Token]) -> Outcome:
+        return self._model.append(request, tokens)
+
+    def commit(self, request: RequestId, computed: int) -> Outcome:
+        return self._model.commit(request, computed)
+
+    def free(self, request: RequestId) -> Outcome:
+        return self._model.free(request)
+
+    def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
+        return replace(self._model.observe(requests), references=None, index=None)
+
+
+def test_a_subject_is_asked_for_nothing_that_it_does_not_declare() -> None:
+    report = fuzz.run(cast(SubjectFactory, Least), seed=0, programs=60)
+    assert report.holds, report.violation
+    assert set(report.operations) == {"admit", "append", "commit", "free"}
+    assert set(report.undeclared) == {field.name for field in fields(Capabilities)}
+
+
+@given(st.integers(), st.integers(1, 5), st.integers(0, 40), st.integers(0, 40))
+def test_lengths_stay_within_their_bounds(seed: int, block_size: int, low: int, more: int) -> None:
+    dice = Dice(seed)
+    assert all(low <= near_boundary(dice, block_size, low, low + more) <= low + more for _ in range(20))
+
+
+def test_lengths_are_mostly_near_the_end_of_a_block() -> None:
+    dice = Dice(0)
+    lengths = [near_boundary(dice, 16, 0, 160) for _ in range(1_000)]
+    near = sum((length + 1) % 16 <= 2 for length in lengths)
+    assert near > 700, "by chance it would be 190"
+
+
+def test_weights_are_followed() -> None:
+    dice = Dice(0)
+    drawn = [weighted(dice, (3, 0, 1)) for _ in range(400)]
+    assert 250 < drawn.count(0) < 350
+    assert drawn.count(1) == 0
