@@ -32,6 +32,7 @@ def integer(argument: str, value: object, least: int, most: int | None = None) -
 
 
 def hashable(argument: str, value: object) -> Hashable:
+    """The value itself, which must be hashable."""
     try:
         hash(value)
     except TypeError:

@@ -21,6 +21,7 @@ class InvariantBroken(AssertionError):
 
 
 def resident_rows(state: ManagerState) -> list[int]:
+    """The rows of resident requests."""
     rows: list[int] = np.flatnonzero(state.rows.state == RESIDENT).tolist()
     return rows
 

@@ -103,6 +103,7 @@ def resume(state: ManagerState, row: int) -> Outcome:
 
 
 def pairs(sources: Int32, destinations: Int32) -> tuple[Copy, ...]:
+    """Sources and destinations, pair by pair."""
     return tuple(map(Copy, sources.tolist(), destinations.tolist()))
 
 

@@ -30,6 +30,7 @@ class Stats:
 
 
 def stats_of(state: ManagerState) -> Stats:
+    """The counters of a manager, as they are now."""
     pool, count = state.pool, state.config.num_blocks
     return Stats(
         free=count - pool.used - len(pool.idle),

@@ -94,8 +94,9 @@ def checks(
     step = 16 if size == "tiny" else min(max(16, 16 * ceil_div(tile, 16)), 64)  # kernels split at multiples of 16
     if size == "full" or configuration.features in ((), ("window",), ("sinks",)):
         long = _long(base, step, size, several)
-        splits = ["split_invariance"] if capabilities.split_invariant else []
-        yield from (Check(law, long) for law in (*splits, *PROBES, *bounds))
+        yield from (Check(law, long) for law in ("history", *PROBES, *bounds))
+        whole = replace(long, split_size=None)  # the subject splits as it likes
+        yield from (Check(law, whole) for law in laws if law in ("batch_invariance", "split_invariance"))
     yield from _styled(base, configuration, several, bounds, size)
     if plain and capabilities.writes:
         yield from (Check(law, replace(base, dtype=configuration.dtype)) for law in WRITES)
