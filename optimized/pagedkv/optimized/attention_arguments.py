@@ -4,7 +4,9 @@ Shapes, dtypes, devices and strides are known on the host, so every check here i
 *in* a block table on a GPU (an id out of range) cannot be seen without waiting for the device, and is the caller's.
 """
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -38,9 +40,29 @@ def check_dense(name: str, tensor: Tensor) -> None:
     require(dense, f"{name}.stride()", tensor.stride(), "a contiguous last dimension")
 
 
+def check_tensors(**arguments: object) -> None:
+    """Each is a tensor."""
+    for name, value in arguments.items():
+        require(isinstance(value, Tensor), name, value, f"a torch.Tensor, not {type(value).__name__}")
+
+
+def check_number(name: str, value: object, allowed: str) -> None:
+    """A finite number; what else is asked of it is asked after this."""
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    require(number, name, value, allowed)
+
+
+def check_integer(name: str, value: object, least: int, allowed: str) -> None:
+    """An integer that is not less than `least`; True is none."""
+    integer = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    require(integer, name, value, allowed)
+
+
 def check_cache(name: str, cache: Tensor) -> None:
     """A cache is (num_blocks, block_size, num_kv_heads, dim), any strides, the last dimension contiguous."""
-    require(cache.dim() == 4, f"{name}.shape", tuple(cache.shape), "(num_blocks, block_size, num_kv_heads, head_dim)")
+    check_tensors(**{name: cache})
+    shape = "(num_blocks, block_size, num_kv_heads, head_dim), each >= 1"
+    require(cache.dim() == 4 and all(cache.shape), f"{name}.shape", tuple(cache.shape), shape)
     require(cache.dtype in FORMATS, f"{name}.dtype", cache.dtype, "float32, float16 or bfloat16")
     check_dense(name, cache)
 
@@ -62,6 +84,7 @@ def on_device(name: str, tensor: Tensor, device: torch.device) -> None:
 
 def check_integers(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
     """An int32 tensor of a given shape."""
+    check_tensors(**{name: tensor})
     require(tensor.dtype == torch.int32, f"{name}.dtype", tensor.dtype, "int32")
     require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}")
     on_device(name, tensor, device)
@@ -76,6 +99,7 @@ def check_attention(
     cu_seqlens_q: Tensor | None,
 ) -> None:
     """The tensors of `paged_attention` fit each other. Raises `Misuse`."""
+    check_tensors(query=query, block_tables=block_tables)
     check_caches(k_cache, v_cache)
     num_kv_heads, head_dim, device = k_cache.shape[2], k_cache.shape[3], k_cache.device
     require(query.dim() == 3, "query.shape", tuple(query.shape), "(total_q, num_q_heads, head_dim)")
@@ -100,10 +124,15 @@ def check_attention(
 
 def check_mask(query: Tensor, mask: Mask) -> None:
     """The options of `paged_attention`. Raises `Misuse`."""
-    require(mask.window is None or mask.window >= 1, "window", mask.window, "an integer >= 1, or None for all")
+    check_number("scale", mask.scale, "a finite number, or None for 1 / sqrt(head_dim)")
+    require(isinstance(mask.causal, bool), "causal", mask.causal, "True or False")
+    if mask.window is not None:
+        check_integer("window", mask.window, 1, "an integer >= 1, or None for all")
+    check_number("softcap", mask.softcap, "a number >= 0; 0 caps nothing")
     require(mask.softcap >= 0, "softcap", mask.softcap, "a number >= 0; 0 caps nothing")
     for name, tensor in (("alibi_slopes", mask.alibi_slopes), ("sinks", mask.sinks)):
         if tensor is not None:
+            check_tensors(**{name: tensor})
             shape = (query.shape[1],)
             require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}, one a query head")
             require(tensor.dtype == torch.float32, f"{name}.dtype", tensor.dtype, "float32")
@@ -112,6 +141,7 @@ def check_mask(query: Tensor, mask: Mask) -> None:
 
 def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
     """A given output is of the shape and dtype that would be made."""
+    check_tensors(out=out)
     shape = (*query.shape[:2], value_dim)
     require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{tuple(shape)}")
     require(out.dtype == query.dtype, "out.dtype", out.dtype, f"that of query, {query.dtype}")

@@ -123,7 +123,8 @@ def hold(
             stateful_step_count=steps,
             deadline=None,
             report_multiple_bugs=False,
-            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            database=None,  # the trace is what lasts
+            phases=[Phase.generate],
             suppress_health_check=[HealthCheck.too_slow],
         ),
     )
