@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention_arguments import (
-    Mask, check_attention, check_cache, check_caches, check_dense, check_mask, check_out, on_device, require,
+    FORMATS, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask, check_out,
+    check_tensors, on_device, require,
 )  # fmt: skip
 from pagedkv.spec.words import Misuse
 
@@ -94,7 +95,8 @@ def paged_attention(
     mask = Mask(query.shape[2] ** -0.5 if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
     check_mask(query, mask)
     size = SPLIT_SIZE if split_size is None else split_size
-    require(size >= 16 and size % 16 == 0, "split_size", size, "a multiple of 16, at least 16")
+    check_integer("split_size", size, 16, "a multiple of 16, at least 16")
+    require(size % 16 == 0, "split_size", size, "a multiple of 16, at least 16")
     value_dim = v_cache.shape[3]
     if out is None:
         out = query.new_empty((*query.shape[:2], value_dim))
@@ -120,10 +122,13 @@ def write_kv(
     nearest, ties to even. Slots are distinct and inside the cache; on a GPU nobody looks. Raises `Misuse`.
     """
     check_caches(k_cache, v_cache)
+    check_tensors(key=key, value=value, slot_mapping=slot_mapping)
+    require(slot_mapping.dim() == 1, "slot_mapping.shape", tuple(slot_mapping.shape), "(num_tokens,)")
     for name, rows, cache in (("key", key, k_cache), ("value", value, v_cache)):
         shape = (slot_mapping.shape[0], *cache.shape[2:])
         require(tuple(rows.shape) == shape, f"{name}.shape", tuple(rows.shape), f"{shape}")
-        require(rows.dtype in (torch.float32, cache.dtype), f"{name}.dtype", rows.dtype, f"float32 or {cache.dtype}")
+        allowed = f"{' or '.join(dict.fromkeys(('torch.float32', str(cache.dtype))))}"
+        require(rows.dtype in (torch.float32, cache.dtype), f"{name}.dtype", rows.dtype, allowed)
         check_dense(name, rows)
         on_device(name, rows, k_cache.device)
     require(slot_mapping.dtype == torch.int64, "slot_mapping.dtype", slot_mapping.dtype, "int64")
@@ -134,15 +139,20 @@ def write_kv(
 def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName | None = None) -> None:
     """Copy whole blocks within each cache, in place. `pairs` (num_pairs, 2) int64: source, destination.
 
+    The caches (keys and values of all layers, say) have equally many blocks, and lie on one device.
     All copies happen as if at once: destinations are distinct, and none is a source. A pair with a source < 0 is
     skipped. On the CPU a bad pair is `Misuse`; on a GPU nobody looks.
     """
+    check_tensors(pairs=pairs)
+    require(not isinstance(caches, Tensor), "caches", "a tensor", "a sequence of caches, such as [k_cache, v_cache]")
     shape = tuple(pairs.shape)
     require(pairs.dtype == torch.int64, "pairs.dtype", pairs.dtype, "int64")
     require(len(shape) == 2 and shape[1] == 2, "pairs.shape", shape, "(num_pairs, 2)")
     for i, cache in enumerate(caches):
         check_cache(f"caches[{i}]", cache)
         on_device("pairs", pairs, cache.device)
+        blocks = len(caches[0])  # what is checked for the first cache holds for all: none is changed in vain
+        require(len(cache) == blocks, f"caches[{i}].shape", tuple(cache.shape), f"{blocks} blocks, as in caches[0]")
     for cache in caches:
         backend_for(cache.device, backend).copy_blocks(cache, pairs.contiguous())
 
@@ -150,16 +160,21 @@ def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName
 def gather_kv(cache: Tensor, block_table: Tensor, length: int) -> Tensor:
     """The first `length` positions of a request side by side: (length, num_kv_heads, dim), a copy.
 
-    `block_table` (max_blocks,) int32. Raises `Misuse`.
+    `block_table` (max_blocks,) int32; on a GPU nobody looks for ids out of range. Raises `Misuse`.
     """
     check_cache("cache", cache)
     size = cache.shape[1]
+    check_tensors(block_table=block_table)
     fits = block_table.dim() == 1 and block_table.dtype == torch.int32
     require(fits, "block_table", (tuple(block_table.shape), block_table.dtype), "(max_blocks,) int32")
     most = len(block_table) * size
-    require(0 <= length <= most, "length", length, f"0..{most}, what the table holds")
+    check_integer("length", length, 0, f"0..{most}, what the table holds")
+    require(length <= most, "length", length, f"0..{most}, what the table holds")
     on_device("block_table", block_table, cache.device)
     blocks = block_table[: -(-length // size)].long()
+    if blocks.device.type == "cpu":  # elsewhere looking would mean waiting
+        legal = bool(((blocks >= 0) & (blocks < len(cache))).all())
+        require(legal, "block_table", blocks.tolist(), f"block ids 0..{len(cache) - 1}")
     return cache[blocks].flatten(0, 1)[:length]
 
 
@@ -168,7 +183,10 @@ def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     total_q, num_q_heads) float32, natural. Returns (out in the dtype of `outs`, lse). A part that saw nothing (-inf)
     counts for nothing, whatever its output holds. Parts are added in order, in float32. (Dao, 2023, §3.)
     """
-    fits = outs.dim() == 4 and tuple(lses.shape) == tuple(outs.shape[:3])
+    check_tensors(outs=outs, lses=lses)
+    require(outs.dtype in FORMATS, "outs.dtype", outs.dtype, "float32, float16 or bfloat16")
+    require(outs.dim() == 4 and len(outs) > 0, "outs.shape", tuple(outs.shape), "(parts >= 1, total_q, heads, value_dim)")
+    fits = tuple(lses.shape) == tuple(outs.shape[:3])
     require(fits, "lses.shape", tuple(lses.shape), f"{tuple(outs.shape[:3])}, that of outs without its last dimension")
     require(lses.dtype == torch.float32, "lses.dtype", lses.dtype, "float32")
     on_device("lses", lses, outs.device)
