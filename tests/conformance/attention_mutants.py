@@ -34,6 +34,9 @@ PREFETCHED = """        problem.key_cache[table]
         key = load("""
 """Touches blocks past the end of the table, if only to warm them."""
 
+LONGEST_SPLIT = "-(-int(problem.seq_lens.max()) // (2 * TILE))) * TILE"
+"""Two splits, cut where the longest request of the batch has its middle."""
+
 
 def tiled(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of the tiled kernel; at least one of `laws` (separated by spaces) must name it."""
@@ -150,4 +153,5 @@ MUTANTS: tuple[Mutant, ...] = (
     tiled("dead_blocks_read", "dead_blocks", ("seen = mask.any(axis=0)", "seen = positions < min(length, span[1])")),
     tiled("shared_block_given_to_the_first", "sharing", ("= problem.block_tables[request]\n", FIRST_OWNER)),
     tiled("whole_table_prefetched", "table_tail", ("        key = load(", PREFETCHED)),
+    tiled("split_depends_on_the_longest", "batch_invariance", ("-(-length // TILE)) * TILE", LONGEST_SPLIT)),
 )

@@ -122,6 +122,8 @@ def test_what_a_subject_raises_breaks_the_law_at_hand() -> None:
 def test_misuse_names_the_argument() -> None:
     with pytest.raises(Misuse, match="size='huge'"):
         run(TiledAttention(), size=cast(Size, "huge"))
+    with pytest.raises(Misuse, match=r"shape=.'lengths': 3"):
+        run(TiledAttention(), shape={"lengths": 3})
     with pytest.raises(Misuse, match="law='gravity'"):
         check_law(TiledAttention(), "gravity", Case())
 

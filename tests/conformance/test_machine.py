@@ -46,7 +46,7 @@ def test_hypothesis_may_shrink_as_well(tmp_path: Path) -> None:
     """The file then holds the shorter of the two."""
     broken = ILLEGAL["leak_on_free"].load()
     machine = machine_for(broken, "leaking", tmp_path)
-    profile = settings(max_examples=20, stateful_step_count=10, deadline=None, derandomize=True, database=None)
+    profile = settings(max_examples=10, stateful_step_count=6, deadline=None, derandomize=True, database=None)
     with pytest.raises(Violation):
         run_state_machine_as_test(machine, settings=profile)
     assert len(load(tmp_path / "leaking-counts-add-up.jsonl").lines) == 2, "admit and free"

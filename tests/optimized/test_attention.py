@@ -1,4 +1,5 @@
-"""`paged_attention` and its companions: laws, bad input, and who serves which device."""
+"""`paged_attention` and its companions: batches, bad input, and who serves which device. (The laws of attention are
+held by tests/conformance.)"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -10,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pagedkv.conformance.attention import run
 from pagedkv.optimized import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
-from pagedkv.optimized.attention_subject import OptimizedAttention
 from pagedkv.spec import Misuse
 
 
@@ -41,13 +40,6 @@ def attend(tensors: dict[str, Any], **options: Any) -> Tensor:
     result = paged_attention(**{**tensors, **options})
     assert isinstance(result, Tensor)
     return result
-
-
-@pytest.mark.parametrize("size", ["tiny", "full"])
-def test_the_torch_backend_keeps_every_law(size: Any) -> None:
-    report = run(OptimizedAttention(), seed=4, size=size)
-    assert report.ok, "\n".join(report.lines())
-    assert report.not_exercised == ()
 
 
 def test_a_mixed_batch_equals_its_requests_alone() -> None:

@@ -13,10 +13,12 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from pagedkv.optimized.aot import TARGETS, audit_launch  # noqa: E402  # after the skip
-from pagedkv.optimized.interpret import interpreted  # noqa: E402
-from pagedkv.optimized.launch import Launch  # noqa: E402
-from pagedkv.optimized.triton_backend import (  # noqa: E402
+from pagedkv.conformance.attention import Configuration, run as hold
+from pagedkv.optimized.aot import TARGETS, audit_launch
+from pagedkv.optimized.attention_subject import InterpretedTritonAttention
+from pagedkv.optimized.interpret import interpreted
+from pagedkv.optimized.launch import Launch
+from pagedkv.optimized.triton_backend import (
     MAX_TILE, TILE_BYTES, copy_launch, shipped_launches, tile_and_warps, write_launch,
 )  # fmt: skip
 
@@ -55,6 +57,13 @@ def test_tiles_are_powers_of_two_within_their_bytes() -> None:
         assert tile in (16, 32, 64)
         assert warps in (4, 8)
         assert tile == 16 or tile * dim * dtype.itemsize <= TILE_BYTES
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_the_formats_that_ship_keep_every_law(dtype: str) -> None:
+    subject = InterpretedTritonAttention(upcast=False)
+    report = hold(subject, seed=5, size="tiny", only=[Configuration(dtype, ("causal_prefill", "sinks"))])
+    assert report.ok, "\n".join(report.lines())
 
 
 def far_heads() -> Tensor:

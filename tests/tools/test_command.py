@@ -8,7 +8,7 @@ import pytest
 from pagedkv.cli.inputs import BadInput, subject_factory
 from pagedkv.cli.main import VERBS, main
 from pagedkv.conformance.slices import SLICES
-from pagedkv.spec import Outcome, Refused, RequestId
+from pagedkv.spec import Outcome, RequestId
 from pagedkv.spec.trace import DATA, load
 from pagedkv.spec.words import Ok
 from pagedkv.reference import BlockManager
@@ -19,10 +19,7 @@ BROKEN = "tests.tools.test_command:Broken"
 
 
 class Broken(BlockManager):
-    """A fork does not count: it shares nothing."""
-
-    def fork(self, parent: RequestId, child: RequestId) -> Outcome:
-        return Ok() if not isinstance(super().fork(parent, child), Refused) else Ok(evicted=1)
+    """Says of every `free` that it evicted."""
 
     def free(self, request: RequestId) -> Outcome:
         super().free(request)

@@ -15,7 +15,8 @@ from pagedkv.simulation import (
     compare_reservations, read_arrivals, run,
 )  # fmt: skip
 from pagedkv.simulation.measures import peak_served, summarise_queue
-from pagedkv.spec import Config, Misuse, Ok, Outcome, Token
+from pagedkv.spec import Config, Misuse, Ok, Outcome, Row, Token
+from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.trace import TraceError
 import itertools
 
@@ -90,6 +91,23 @@ def test_the_engine_passes_the_specification() -> None:
     assert (measures.finished, measures.unservable) == (30, ("large",))
     assert checker.full_checks >= 1
     assert checker.operations > 2 * measures.appended_tokens > 0
+
+
+class Plain(BlockManager):
+    """Declares no batch, so that none may be asked of it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return dataclasses.replace(super().capabilities, batch=False)
+
+    def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
+        raise AssertionError("not declared")
+
+
+def test_a_manager_without_batches_is_asked_row_by_row() -> None:
+    config = Config(num_blocks=16, block_size=4)
+    arrivals = [Arrival(f"r{i}", 0.0, 9, 20) for i in range(4)]
+    assert run(arrivals, Checked(Plain, config), config) == run(arrivals, Checked(BlockManager, config), config)
 
 
 class Forgetful(BlockManager):

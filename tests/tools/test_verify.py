@@ -4,6 +4,7 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pagedkv.cli import exhaust as exhaust_verb
@@ -11,6 +12,7 @@ from pagedkv.cli.main import VERBS, main
 from pagedkv.cli.parts import ORDER, PARTS, Options, combine, run_part
 from pagedkv.cli.parts.attention_report import report_lines
 from pagedkv.cli.report import WIDTH, Section, columns, merged, render
+from pagedkv.optimized.access_log import AccessLog, Extent, LaunchAccess, ProgramAccess
 from pagedkv.conformance.attention import AttentionReport, ConfigurationReport, Count, Failure
 from pagedkv.spec.trace import load
 
@@ -143,3 +145,19 @@ def test_attention_is_summed_up_by_dtype() -> None:
     assert text[3].split() == ["float16", "1", "1", "0", "1", "0.1", "alibi", "-"]
     assert "VIOLATED bound bound: too far" in text
     assert text[-1].endswith("sinks")
+
+
+@pytest.mark.parametrize(("second", "status"), [("load", "violated"), ("none", "holds")])
+def test_programs_that_touch_what_another_writes_are_a_violation(second: str, status: str) -> None:
+    part = pytest.importorskip("pagedkv.cli.parts.interpreted", reason="its subject needs torch", exc_type=ImportError)
+    spans = np.array([[8, 16]], np.uint64)
+    programs = [ProgramAccess((i, 0, 0)) for i in range(2)]
+    programs[0].add("store", spans)
+    if second == "load":
+        programs[1].add("load", spans)
+    section = part.order_section(AccessLog([LaunchAccess("decode", (Extent("out", 0, 64),), programs)]))
+    assert section.status == status
+    assert section.lines[0].startswith("order: 2 programs of 1 launches shuffled")
+    assert any("store by (0, 0, 0) and load by (1, 0, 0) of byte 8 of out" in line for line in section.lines) == (
+        status == "violated"
+    )

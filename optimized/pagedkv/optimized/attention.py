@@ -185,7 +185,8 @@ def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     """
     check_tensors(outs=outs, lses=lses)
     require(outs.dtype in FORMATS, "outs.dtype", outs.dtype, "float32, float16 or bfloat16")
-    require(outs.dim() == 4 and len(outs) > 0, "outs.shape", tuple(outs.shape), "(parts >= 1, total_q, heads, value_dim)")
+    allowed = "(parts >= 1, total_q, num_q_heads, value_dim)"
+    require(outs.dim() == 4 and len(outs) > 0, "outs.shape", tuple(outs.shape), allowed)
     fits = tuple(lses.shape) == tuple(outs.shape[:3])
     require(fits, "lses.shape", tuple(lses.shape), f"{tuple(outs.shape[:3])}, that of outs without its last dimension")
     require(lses.dtype == torch.float32, "lses.dtype", lses.dtype, "float32")

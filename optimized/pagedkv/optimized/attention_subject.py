@@ -66,21 +66,32 @@ class OptimizedAttention:
 
 
 class InterpretedTritonAttention:
-    """The Triton kernels in Triton's interpreter: operands upcast to float32, tiny shapes."""
+    """The Triton kernels in Triton's interpreter, tiny shapes; operands upcast to float32 unless told otherwise."""
 
     capabilities = EVERYTHING
     name = "Triton kernels, interpreted"
 
-    def __init__(self, tile: int = 16, split_size: int = 16, run: Callable[[Launch], None] | None = None) -> None:
-        """`split_size`: small, so that short requests have several splits. `run` runs a launch in another way."""
+    def __init__(
+        self,
+        tile: int = 16,
+        split_size: int = 16,
+        run: Callable[[Launch], None] | None = None,
+        *,
+        upcast: bool = True,
+    ) -> None:
+        """`split_size`: small, so that short requests have several splits. `run` runs a launch in another way.
+
+        `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
+        """
         from pagedkv.optimized.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
 
-        self.tile, self.split_size = tile, split_size
+        self.tile, self.split_size, self.upcast = tile, split_size, upcast
         self.run = run or (lambda launch: replace(launch, kernel=interpreted(launch.kernel)).run())
 
     def rounding(self, problem: Problem) -> RoundingModel:
         """Weights stay in float32 when operands are upcast."""
-        return triton_rounding(problem, self.tile, problem.split_size or self.split_size, rounded_weights=False)
+        split_size = problem.split_size or self.split_size
+        return triton_rounding(problem, self.tile, split_size, rounded_weights=not self.upcast)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
@@ -94,7 +105,7 @@ class InterpretedTritonAttention:
         lse = torch.full(query.shape[:2], float("nan"))
         launches = attention_launches(
             query, (key_cache, value_cache), block_tables, seq_lens, row_places(len(query), seq_lens, cu_seqlens),
-            mask_of(problem, cpu), out, lse, problem.split_size or self.split_size, tile=self.tile, upcast=True,
+            mask_of(problem, cpu), out, lse, problem.split_size or self.split_size, tile=self.tile, upcast=self.upcast,
         )  # fmt: skip
         for launch in launches:
             self.run(launch)

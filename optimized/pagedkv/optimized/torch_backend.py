@@ -34,7 +34,7 @@ class TorchBackend:
         size, width, num_blocks = caches[0].shape[1], block_tables.shape[1], caches[0].shape[0]
         ordered = ends[0] == 0 and ends[-1] <= len(query) and all(a <= b for a, b in pairwise(ends))
         require(ordered, "cu_seqlens_q", ends, f"from 0 to at most {len(query)}, never falling")
-        out[ends[-1] :], lse[ends[-1] :] = 0, -torch.inf
+        reads = []  # of all requests, before the first is computed: Misuse leaves `out` as it was
         for r, length in enumerate(lengths):
             count = ceil_div(length, size)
             require(length >= 0 and count <= width, "seq_lens", length, f"0..{width * size}, what block_tables hold")
@@ -45,6 +45,9 @@ class TorchBackend:
             blocks = block_tables[r, first // size : count].long()
             legal = not len(blocks) or (int(blocks.min()) >= 0 and int(blocks.max()) < num_blocks)
             require(legal, "block_tables", blocks.tolist(), f"block ids 0..{num_blocks - 1} where positions are seen")
+            reads.append((rows, length, first, blocks))
+        out[ends[-1] :], lse[ends[-1] :] = 0, -torch.inf
+        for rows, length, first, blocks in reads:
             key, value = (cache[blocks].flatten(0, 1)[first % size :][: length - first] for cache in caches)
             out[rows], lse[rows] = attend_request(query[rows], key, value, first, length, mask)
 

@@ -90,7 +90,8 @@ def attention_launches(
     num_rows, num_q_heads, _ = query.shape
     size, num_kv_heads, value_dim = value_cache.shape[1:]
     num_splits = max(1, ceil_div(block_tables.shape[1] * size, split_size))
-    parts = query.new_empty((num_rows, num_q_heads, num_splits, value_dim), dtype=torch.float32)
+    kept = num_rows if num_splits > 1 else 0  # one split writes its result itself
+    parts = query.new_empty((kept, num_q_heads, num_splits, value_dim), dtype=torch.float32)
     part_max, part_sum = (parts.new_empty(parts.shape[:3]) for _ in range(2))
     constants = _constants(query, value_cache, mask)
     tile = constants["TILE"] if tile is None else tile

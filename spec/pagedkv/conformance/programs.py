@@ -14,7 +14,7 @@ from pagedkv.conformance.plans import Plan
 from pagedkv.conformance.undirected import undirected
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
-    Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin,
+    Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,
 )  # fmt: skip
 from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.words import Namespace
@@ -50,6 +50,7 @@ class Programmer:
         self.chooser, self.plan, self.capabilities = chooser, plan, capabilities
         self.kinds = [kind for kind, weight in plan.weights.items() if weight]
         self.weights = [plan.weights[kind] for kind in self.kinds]
+        self.releasing = [kind for kind in ("free", "preempt", "truncate") if plan.weights.get(kind)]
 
     def next(self, state: State) -> Operation:
         """An operation that may follow."""
@@ -57,10 +58,16 @@ class Programmer:
             if chance(self.chooser, 1, 16):
                 operation: Operation | None = self.blindly(state)
             else:
-                operation = MAKE[self.kinds[weighted(self.chooser, self.weights)]](self, state)
+                exhausted = self.releasing and available(state) == 0 and chance(self.chooser, 1, 3)
+                kind = pick(self.chooser, self.releasing) if exhausted else self.kind()
+                operation = MAKE[kind](self, state)
             if operation is not None and may_follow(state, operation):
                 return operation
         return _commit(self, state) or _append(self, state) or _admit(self, state) or Free(NAMES[0])
+
+    def kind(self) -> str:
+        """A kind of operation, by its weight."""
+        return self.kinds[weighted(self.chooser, self.weights)]
 
     def blindly(self, state: State) -> Operation:
         """An undirected operation, perhaps as a row among others that are right."""
@@ -146,7 +153,14 @@ def _of(self: Programmer, state: State, kind: str) -> Operation | None:
     if names and not chance(self.chooser, 1, 8):  # mostly one that fits the pool when it has grown
         most = state.config.num_blocks * state.config.block_size
         names = [name for name in names if state.requests[name].reserved < most] or names
+    if chance(self.chooser, 1, 3):  # one that would write into a block with another owner
+        names = [name for name in names if _ends_shared(state, name)] or names
     return _row(self, state, kind, pick(self.chooser, names)) if names else None
+
+
+def _ends_shared(state: State, request: str) -> bool:
+    r = state.requests[request]
+    return r.length % state.config.block_size > 0 and bool(r.table) and state.references.get(r.table[-1], 0) > 1
 
 
 def _append(self: Programmer, state: State) -> Operation | None:

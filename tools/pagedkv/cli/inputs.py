@@ -1,8 +1,10 @@
 """What the user names on the command line: traces and subjects, and errors that say what would have been right."""
 
 import json
+import math
 import os
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 from pagedkv.conformance.subjects import subject as find_subject
@@ -94,8 +96,23 @@ positive.__name__, natural.__name__ = "integer >= 1", "integer >= 0"  # argparse
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout. What JSON has no word for is written as its text."""
-    print(json.dumps(value, indent=2, default=str, allow_nan=False))
+    """One JSON document on stdout."""
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def plain(value: object) -> object:
+    """A value as JSON has it: tuples are lists, and what JSON has no word for is written as its text.
+
+    >>> plain({"rho": float("inf"), 1: (True, None)})
+    {'rho': 'inf', '1': [True, None]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def progress(text: str) -> None:

@@ -58,7 +58,14 @@ class Checked:
         self.steps = self.operations = self.full_checks = 0
 
     def apply(self, operation: Operation) -> tuple[Outcome, ...]:
-        self.operations += len(operation.rows) if isinstance(operation, Batch) else 1
+        if not isinstance(operation, Batch):
+            return self._step(operation)
+        if self.differential.capabilities.batch:
+            return self._step(operation, len(operation.rows))
+        return tuple(outcome for row in operation.rows for outcome in self._step(row))  # which is what a batch means
+
+    def _step(self, operation: Operation, rows: int = 1) -> tuple[Outcome, ...]:
+        self.operations += rows
         outcomes = self.differential.step(operation)
         if isinstance(outcomes, Misuse):
             raise outcomes  # the engine never misuses: then it is the engine that is wrong

@@ -34,6 +34,7 @@ class Case:
     alibi: bool = False
     sinks: bool = False
     split_size: int | None = None
+    """In tokens, a multiple of 16; None: the subject chooses."""
     style: str = "normal"
     seed: int = 0
 

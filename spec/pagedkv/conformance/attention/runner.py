@@ -13,6 +13,9 @@ from pagedkv.conformance.attention.report import AttentionReport, ConfigurationR
 from pagedkv.spec.attention_subject import AttentionSubject
 from pagedkv.spec.words import Misuse
 
+SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim"})
+"""Fields of a case that a caller may fix."""
+
 MAX_SHRINKS = 60
 """Cases tried to make a failure smaller."""
 
@@ -45,7 +48,7 @@ def run(
         The report. `report.ok` is false if a law is broken, or if a declared capability was never exercised.
 
     Raises:
-        Misuse: `size` is neither "tiny" nor "full".
+        Misuse: `size` is neither "tiny" nor "full", or `shape` fixes something that is no shape.
     """
     if size not in ("tiny", "full"):
         raise Misuse("size", size, "'tiny' or 'full'")
@@ -60,17 +63,7 @@ def run(
             break
     if only is None and not (stop_at_first and state.failures):
         state.require_exercised()
-    return AttentionReport(
-        subject=subject.name,
-        seed=seed,
-        size=size,
-        configurations=tuple(state.reports),
-        laws=state.laws,
-        failures=tuple(state.failures),
-        not_exercised=tuple(name for name in _optional() if not getattr(subject.capabilities, name)),
-        launches=sum(each.launches for each in state.reports),
-        elapsed_s=time.perf_counter() - start,
-    )
+    return state.report(seed, size, time.perf_counter() - start)
 
 
 def planned_checks(
@@ -80,8 +73,14 @@ def planned_checks(
     seed: int = 0,
     shape: Mapping[str, int] | None = None,
 ) -> list[Check]:
-    """The checks that `run` makes of one configuration, in order."""
+    """The checks that `run` makes of one configuration, in order.
+
+    Raises:
+        Misuse: `shape` fixes something that is no shape.
+    """
     fixed: dict[str, Any] = dict(shape or {})
+    if not set(fixed) <= SHAPE:
+        raise Misuse("shape", fixed, f"a mapping from some of {', '.join(sorted(SHAPE))}")
     least = replace(Case(dtype=configuration.dtype), **fixed)
     tile = subject.rounding(place(least, contents(least))).tile
     planned = checks(configuration, subject.capabilities, size, tile, seed)
@@ -140,6 +139,21 @@ class _Run:
                 bounds=counts["bound"],
                 launches=bench.launches,
             )
+        )
+
+    def report(self, seed: int, size: Size, elapsed_s: float) -> AttentionReport:
+        """What was gathered, as a report."""
+        capabilities = self.subject.capabilities
+        return AttentionReport(
+            subject=self.subject.name,
+            seed=seed,
+            size=size,
+            configurations=tuple(self.reports),
+            laws=self.laws,
+            failures=tuple(self.failures),
+            not_exercised=tuple(name for name in _optional() if not getattr(capabilities, name)),
+            launches=sum(each.launches for each in self.reports),
+            elapsed_s=elapsed_s,
         )
 
     def require_exercised(self) -> None:

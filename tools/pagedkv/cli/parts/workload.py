@@ -2,7 +2,7 @@
 
 import gc
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
@@ -12,6 +12,7 @@ from pagedkv.conformance.shrinking import Failure
 from pagedkv.simulation import (
     POOL, Checked, ReservationMeasures, ServiceModel, WorkloadMeasures, bundled, compare_reservations, run as serve,
 )  # fmt: skip
+from pagedkv.spec import Config
 
 SECTION = "workload"
 QUICK_REQUESTS = 40
@@ -21,20 +22,25 @@ RESERVED = (2_048, 4_096)
 
 def run(options: Options) -> Section:
     """The first 2,000 requests of the Azure 2023 conversation trace; `quick` takes fewer."""
+    factory = subject_factory(options.subject)
+    can = factory(Config(num_blocks=2, block_size=2)).capabilities
+    if not can.preempt:
+        return Section(SECTION, "not run", ("workload not run: the subject does not declare preempt",))
+    pool = replace(POOL, prefix_cache=can.prefix_cache, publish=can.publish, dedup=can.dedup)
     arrivals = bundled(QUICK_REQUESTS if options.quick else None)
     model, start = ServiceModel(), time.perf_counter()
-    checker = Checked(subject_factory(options.subject), POOL)
+    checker = Checked(factory, pool)
 
     def tell(done: int, simulated_s: float) -> None:
         options.say(f"workload: {done} of {len(arrivals)} requests done, {simulated_s:.0f} s of their time")
 
     gc.disable()  # nothing here is cyclic, and the log of a million operations is long to walk
     try:
-        measures, spans = serve(arrivals, checker, POOL, model, tell)
+        measures, spans = serve(arrivals, checker, pool, model, tell)
     except Violation as violation:
         note = f"{violation.law}: {violation.detail}"
         program = tuple(checker.differential.log)
-        trace = write_failure(options.out, "workload", POOL, Failure(program, violation))
+        trace = write_failure(options.out, "workload", pool, Failure(program, violation))
         lines = (f"VIOLATED after {len(program)} operations: {note}", f"  trace: {trace}")
         return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
     finally:
