@@ -193,8 +193,10 @@ def _admit(self: Programmer, state: State) -> Operation | None:
 def _fork(self: Programmer, state: State) -> Operation | None:
     ready = [name for name in self.resident(state) if state.requests[name].computed == state.requests[name].length]
     child = self.unused(state)
-    if child is None:
+    if child is None or (available(state) == 0 and chance(self.chooser, 1, 2)):
         return None
+    if chance(self.chooser, 1, 2):  # one whose last block the first to append has to copy
+        ready = [name for name in ready if state.requests[name].length % state.config.block_size] or ready
     return Fork(pick(self.chooser, ready), child) if ready else _commit(self, state)
 
 
