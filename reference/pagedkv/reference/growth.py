@@ -39,7 +39,7 @@ class GrowthOperations(ManagerBase):
         old, entry.computed = entry.computed, computed
         remapped = self._publish_computed(entry, old) if self.config.prefix_cache else []
         dead = self._dead_blocks(computed)
-        for i in range(entry.holes, dead):
+        for i in reversed(range(entry.holes, dead)):  # the last first: children are evicted before parents
             self.pool.release(entry.table[i])
             entry.table[i] = HOLE
         entry.holes = max(entry.holes, dead)

@@ -71,7 +71,7 @@ class Differential:
             self._compare(seen, self.state, "misuse changes nothing", operation)
             return misuse
         except IllegalChoice as illegal:
-            raise Violation(illegal.law, str(illegal), operation) from illegal
+            raise Violation(illegal.law, illegal.detail, operation) from illegal
         if isinstance(answer, Exception):
             raise Violation("what is legal is no misuse", f"the subject raised {answer!r}", operation) from answer
         for ours, theirs in zip(run.outcomes, answer, strict=True):
@@ -134,11 +134,15 @@ class Differential:
 
     def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Exception:
         try:
-            return subject_call(self.subject, operation, self.config)
+            answer = subject_call(self.subject, operation, self.config)
         except (ValueError, TypeError, KeyError, IndexError) as misuse:
             return misuse
         except Exception as crash:
             raise Violation("nothing but misuse is raised", f"the subject raised {crash!r}", operation) from crash
+        rows = len(operation.rows) if isinstance(operation, Batch) else 1
+        if len(answer) != rows or not all(isinstance(outcome, Ok | Refused) for outcome in answer):
+            raise Violation("the answer is Ok or Refused, one a row", f"{rows} rows, answered {answer}", operation)
+        return answer
 
     def _observe(self, operation: Operation) -> Snapshot:
         whole = not self.touched_only or isinstance(operation, Evict)
@@ -150,10 +154,13 @@ class Differential:
     def _choices(self, operation: Operation, answer: Sequence[Outcome] | Exception, seen: Snapshot) -> Choices:
         """What the subject decided, read off what can be seen."""
         answers = () if isinstance(answer, Exception) else answer
+        rows = operation.rows if isinstance(operation, Batch) else (operation,)
+        carried_out = [row for row, outcome in zip(rows, answers, strict=False) if isinstance(outcome, Ok)]
+        served = {request for row in carried_out for request in touched(row)}
 
         def block(state: State, request: RequestId, logical: int) -> Block:
-            table = seen.tables.get(request, ())
-            return table[logical] if answers and logical < len(table) else CANONICAL.block(state, request, logical)
+            table = seen.tables.get(request, ()) if request in served else ()
+            return table[logical] if logical < len(table) else CANONICAL.block(state, request, logical)
 
         def hits(must: int, may: int) -> int:
             if seen.index is not None or not answers:
@@ -170,7 +177,9 @@ class Differential:
 
     def _adopt_evictions(self, state: State, seen: Snapshot, operation: Operation | None, *, refused: bool) -> State:
         """Entries that the subject has dropped: legal where blocks were taken, if they were idle."""
-        missing = [b for b in state.entries if seen.index is not None and b not in seen.index]
+        if seen.index is None:
+            return state
+        missing = [b for b in state.entries if b not in seen.index]
         if not missing:
             return state
         if refused or (operation is not None and state.takings == self.state.takings):
@@ -179,7 +188,7 @@ class Differential:
         try:
             forget(after, missing)
         except IllegalChoice as illegal:
-            raise Violation(illegal.law, str(illegal), operation) from illegal
+            raise Violation(illegal.law, illegal.detail, operation) from illegal
         return after
 
     def _compare(self, seen: Snapshot, state: State, context: str | None, operation: Operation | None) -> None:

@@ -18,7 +18,7 @@ class IllegalChoice(Exception):
 
     def __init__(self, law: str, detail: str) -> None:
         super().__init__(f"{law}: {detail}")
-        self.law = law
+        self.law, self.detail = law, detail
 
 
 def is_available(state: State, block: Block) -> bool:
