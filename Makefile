@@ -43,7 +43,7 @@ $(VENV)/bin/python:
 
 # The stamps make the set-up run once, and again when its inputs change.
 $(VENV)/ready-verify: $(INPUTS) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,cpu,gpu,conformance]'
+	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,gpu,conformance]'
 	@touch $@
 
 $(VENV)/ready-dev: $(INPUTS) | $(VENV)/bin/python
