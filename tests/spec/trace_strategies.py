@@ -72,7 +72,7 @@ options = st.fixed_dictionaries(
         **dict.fromkeys(("sliding_window", "max_requests"), st.none() | st.integers(1, 2**40)),
         "publish": st.sampled_from(["commit", "schedule"]),
     },
-)
+).filter(lambda chosen: not (chosen.get("dedup") and chosen.get("publish") == "schedule"))
 positive = st.integers(1, 2**20)
 attentions = st.builds(
     Attention, positive, positive, positive, st.sampled_from(["float32", "float16", "bfloat16"]), st.booleans(),

@@ -1,11 +1,12 @@
 """Calling a subject with an operation given as a value, and naming the law where it differs from the specification."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pagedkv.spec import (
-    HOLE, Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Identity, Lookup, Ok,
-    Operation, Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate,
-    Unpin, available, permutation,
+    HOLE, Admit, Append, Attend, Batch, BeginStep, Block, Commit, Config, EndStep, Evict, Fork, Free, Identity, Lookup,
+    Ok, Operation, Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State,
+    Truncate, Unpin, available, permutation,
 )  # fmt: skip
 from pagedkv.spec.subject import BlockManagerSubject, Lengths, Snapshot
 
@@ -124,17 +125,16 @@ def _extends(longer: Identity, shorter: Identity) -> bool:
     return len(longer.tokens) > size and (longer.namespace, longer.tokens[:size]) == (shorter.namespace, shorter.tokens)
 
 
-def differences(seen: Snapshot, state: State, *, whole: bool) -> Difference | None:
-    """Where what is seen of the subject is not the state; `whole`: it must be all of it."""
-    return _requests(seen, state, whole=whole) or _tables(seen, state) or _pool(seen, state)
+def differences(seen: Snapshot, state: State, asked: Sequence[RequestId] | None) -> Difference | None:
+    """Where what is seen of the subject is not the state; `asked`: the requests that it was asked for, None: all."""
+    return _requests(seen, state, asked) or _tables(seen, state) or _pool(seen, state)
 
 
-def _requests(seen: Snapshot, state: State, *, whole: bool) -> Difference | None:
-    if whole and set(seen.lengths) != set(state.requests):
-        return Difference("frame: the known requests", f"{sorted(map(repr, set(seen.lengths) ^ set(state.requests)))}")
+def _requests(seen: Snapshot, state: State, asked: Sequence[RequestId] | None) -> Difference | None:
+    due = set(state.requests) if asked is None else {request for request in asked if request in state.requests}
+    if set(seen.lengths) != due:
+        return Difference("frame: the known requests", f"{sorted(map(repr, set(seen.lengths) ^ due))}")
     for request, lengths in seen.lengths.items():
-        if request not in state.requests:
-            return Difference("frame: the known requests", f"{request!r} should be gone")
         r = state.requests[request]
         expected = Lengths(r.length, r.reserved, r.computed, r.residency == "resident")
         if lengths != expected:
@@ -152,8 +152,7 @@ def _tables(seen: Snapshot, state: State) -> Difference | None:
         if len(table) != len(expected):
             return Difference("table length is ceil(reserved / block_size)", _table(request, table, expected))
         for block, ours in zip(table, expected, strict=True):
-            legal = 0 <= block < state.config.num_blocks
-            late = ours == HOLE and legal and block not in state.references  # released late, and nobody else has it
+            late = ours == HOLE and 0 <= block < state.config.num_blocks  # dead, and released when the subject likes
             if block != ours and not late:
                 return Difference("tables keep their blocks, in order", _table(request, table, expected))
     return None
@@ -166,9 +165,19 @@ def _table(request: RequestId, table: tuple[int, ...], expected: tuple[int, ...]
 def _pool(seen: Snapshot, state: State) -> Difference | None:
     if seen.available_blocks != available(state):
         return Difference("counts add up", f"{seen.available_blocks} blocks available, expected {available(state)}")
-    if seen.references is not None and dict(seen.references) != state.references:
-        return Difference("references = table occurrences + pins", f"{dict(seen.references)} is not {state.references}")
+    if seen.references is not None and (references := _without_late(seen, state)) != state.references:
+        return Difference("references = table occurrences + pins", f"{references} is not {state.references}")
     if seen.index is not None and dict(seen.index) != state.entries:
         wrong = {b: i for b, i in seen.index.items() if state.entries.get(b) != i}
         return Difference("entries name what their block holds, once it is computed", f"unexpected entries {wrong}")
     return None
+
+
+def _without_late(seen: Snapshot, state: State) -> dict[Block, int]:
+    """The references that are shown, less those of dead table entries that the subject has not released yet."""
+    references = dict(seen.references or {})
+    for request, table in seen.tables.items():
+        for block, ours in zip(table, state.requests[request].table, strict=True):
+            if ours == HOLE != block and block in references:
+                references[block] -= 1
+    return {block: count for block, count in references.items() if count}

@@ -13,13 +13,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pagedkv.conformance.compare import Difference, differences, lru_difference, outcome_difference, subject_call
+from pagedkv.conformance.form import malformed_answer, malformed_snapshot
 from pagedkv.conformance.shadow import Shadow
 from pagedkv.spec import (
-    CANONICAL, Admit, Append, Attend, Batch, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free, IllegalChoice,
-    Misuse, Ok, Operation, Outcome, Permute, Preempt, Refused, RequestId, Reserve, Resume, State, Truncate, Unpin,
-    alpha, apply, available, broken, permutation,
+    CANONICAL, HOLE, Admit, Append, Attend, Batch, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free,
+    IllegalChoice, Misuse, Ok, Operation, Outcome, Permute, Preempt, Refused, RequestId, Reserve, Resume, State,
+    Truncate, Unpin, alpha, apply, broken, ceil_div, permutation,
 )  # fmt: skip
 from pagedkv.spec import meaning as l0
+from pagedkv.spec.frame import broken_by
 from pagedkv.spec.prefix import forget
 from pagedkv.spec.program import Run
 from pagedkv.spec.subject import Snapshot, SubjectFactory
@@ -35,7 +37,7 @@ class Violation(AssertionError):
 
 class _Row(NamedTuple):
     operation: Operation
-    outcome: Outcome
+    outcome: Ok
 
 
 class Differential:
@@ -52,6 +54,8 @@ class Differential:
         self.meaning: l0.Meaning = {}
         self.shadow = Shadow(config)
         self.log: list[Operation] = []
+        self._asked: list[RequestId] | None = None
+        """What the last observation was asked for; None: everything."""
 
     def step(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
         """Run one operation on both sides. Returns the outcomes (one a row), or the misuse that both sides raised.
@@ -65,14 +69,14 @@ class Differential:
         try:
             run = self._specified(operation, choices, answer, hidden=seen.index is None)
         except Misuse as misuse:
-            if not isinstance(answer, Exception):
+            if not isinstance(answer, Misuse):
                 detail = f"{misuse}, but the subject answered {answer}"
                 raise Violation("misuse is an exception", detail, operation) from misuse
             self._compare(seen, self.state, "misuse changes nothing", operation)
-            return misuse
+            return misuse if isinstance(operation, Batch) else answer  # a batch names its arguments as it likes
         except IllegalChoice as illegal:
             raise Violation(illegal.law, illegal.detail, operation) from illegal
-        if isinstance(answer, Exception):
+        if isinstance(answer, Misuse):
             raise Violation("what is legal is no misuse", f"the subject raised {answer!r}", operation) from answer
         for ours, theirs in zip(run.outcomes, answer, strict=True):
             if found := outcome_difference(ours, theirs):
@@ -87,16 +91,17 @@ class Differential:
         return run.outcomes
 
     def _specified(
-        self, operation: Operation, choices: Choices, answer: Sequence[Outcome] | Exception, *, hidden: bool
+        self, operation: Operation, choices: Choices, answer: Sequence[Outcome] | Misuse, *, hidden: bool
     ) -> Run:
         """The specification's answer. A refusal does not tell how much a hidden index had found: any amount will do."""
         run = apply(self.state, operation, choices)
-        refused = not isinstance(answer, Exception) and isinstance(answer[0], Refused)
-        if hidden and refused and isinstance(operation, Admit | Resume) and run.state is not self.state:
+        if isinstance(answer, Misuse) or not isinstance(answer[0], Refused):
+            return run
+        if hidden and isinstance(operation, Admit | Resume):
             for hits in range(self.config.num_blocks + 1):
                 with suppress(IllegalChoice):
                     other = apply(self.state, operation, replace(choices, hits=_bounded(hits)))
-                    if other.state is self.state:
+                    if other.outcomes == tuple(answer):
                         return other
         return run
 
@@ -110,13 +115,16 @@ class Differential:
 
     def check_all(self) -> None:
         """Compare the whole state, adopt evictions that could not be seen, and check invariants and meaning."""
-        seen = self.subject.observe()
+        seen = self._observe(None)
         self.state = self._adopt_evictions(self.state, seen, None, refused=False)
         self._compare(seen, self.state, None, None)
         self._check_contents(seen, None, None)
 
     def finish(self) -> None:
-        """The drain rule: without requests, pins and steps every block is available, and what fits is admitted."""
+        """The drain rule: without requests, pins and steps every block is available, and what fits is admitted.
+
+        Each step compares availability and answers, so taking the steps is the check.
+        """
         for step in list(self.state.steps):
             self.step(EndStep(step))
         for pinned, stack in list(self.state.pins.items()):
@@ -124,36 +132,38 @@ class Differential:
                 self.step(Unpin(pinned.tokens, pinned.namespace))
         for request in list(self.state.requests):
             self.step(Free(request))
-        if (free := self.subject.observe(()).available_blocks) != self.config.num_blocks:
-            raise Violation("drain", f"{free} of {self.config.num_blocks} blocks are available after all is freed")
-        whole = tuple(range(self.config.num_blocks * self.config.block_size))
-        outcomes = self.step(Admit("drain", whole, "drain"))
-        if isinstance(outcomes, Misuse) or not isinstance(outcomes[0], Ok):
-            raise Violation("drain", f"a request of the pool's size is answered {outcomes} by an empty pool")
+        self.step(Admit("drain", tuple(range(self.config.num_blocks * self.config.block_size)), "drain"))
         self.step(Free("drain"))
 
-    def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Exception:
+    def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
+        """The subject's outcomes, well formed, or its misuse."""
         try:
+            if isinstance(operation, Attend):  # reads, and is not for a block manager to answer
+                return apply(self.state, operation).outcomes
             answer = subject_call(self.subject, operation, self.config)
-        except (ValueError, TypeError, KeyError, IndexError) as misuse:
+        except Misuse as misuse:
             return misuse
-        except Exception as crash:
-            raise Violation("nothing but misuse is raised", f"the subject raised {crash!r}", operation) from crash
-        rows = len(operation.rows) if isinstance(operation, Batch) else 1
-        if len(answer) != rows or not all(isinstance(outcome, Ok | Refused) for outcome in answer):
-            raise Violation("the answer is Ok or Refused, one a row", f"{rows} rows, answered {answer}", operation)
+        except (Exception, SystemExit) as crash:
+            law = "misuse raises Misuse, and nothing else is raised"
+            raise Violation(law, f"the subject raised {crash!r}", operation) from crash
+        if wrong := malformed_answer(answer, len(operation.rows) if isinstance(operation, Batch) else 1):
+            raise Violation("the answer is Ok or Refused, one a row", wrong, operation)
         return answer
 
-    def _observe(self, operation: Operation) -> Snapshot:
-        whole = not self.touched_only or isinstance(operation, Evict)
+    def _observe(self, operation: Operation | None) -> Snapshot:
+        """All that can be seen, or of a long workload what the operation touched."""
+        self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else touched(operation)
         try:
-            return self.subject.observe(None if whole else touched(operation))
-        except Exception as crash:
+            seen = self.subject.observe(self._asked)
+        except (Exception, SystemExit) as crash:
             raise Violation("a subject can be observed", f"observe raised {crash!r}", operation) from crash
+        if wrong := malformed_snapshot(seen, self.capabilities, whole=self._asked is None):
+            raise Violation("a subject can be observed", wrong, operation)
+        return seen
 
-    def _choices(self, operation: Operation, answer: Sequence[Outcome] | Exception, seen: Snapshot) -> Choices:
+    def _choices(self, operation: Operation, answer: Sequence[Outcome] | Misuse, seen: Snapshot) -> Choices:
         """What the subject decided, read off what can be seen."""
-        answers = () if isinstance(answer, Exception) else answer
+        answers = () if isinstance(answer, Misuse) else answer
         rows = operation.rows if isinstance(operation, Batch) else (operation,)
         carried_out = [row for row, outcome in zip(rows, answers, strict=False) if isinstance(outcome, Ok)]
         served = {request for row in carried_out for request in touched(row)}
@@ -192,7 +202,7 @@ class Differential:
         return after
 
     def _compare(self, seen: Snapshot, state: State, context: str | None, operation: Operation | None) -> None:
-        found: Difference | None = differences(seen, state, whole=not self.touched_only or operation is None)
+        found: Difference | None = differences(seen, state, self._asked)
         if found:
             law, detail = found
             raise Violation(context or law, f"{law}: {detail}" if context else detail, operation)
@@ -201,10 +211,9 @@ class Differential:
         """Carry out on the shadow and on the meaning what was answered with Ok, then read the contents back."""
         rows = operation.rows if isinstance(operation, Batch) else (operation,)
         done = [_Row(row, outcome) for row, outcome in zip(rows, answer, strict=True) if isinstance(outcome, Ok)]
-        self.shadow.copy_blocks([pair for row in done if isinstance(row.outcome, Ok) for pair in row.outcome.copies])
+        self.shadow.copy_blocks([pair for row in done for pair in row.outcome.copies])
         for row, outcome in done:
             self.meaning = l0.apply(self.meaning, row)
-            assert isinstance(outcome, Ok)
             self._shadow_row(row, outcome, seen, before)
         self._check_contents(seen, operation, before)
 
@@ -235,10 +244,8 @@ class Differential:
 
     def _check_contents(self, seen: Snapshot, operation: Operation | None, before: State | None) -> None:
         """Contents through the subject's tables; in full mode also alpha and the specification's own invariants."""
-        pending = any(r.computed < min(r.reserved, r.length) for r in self.state.requests.values())
-        ahead = self.config.publish == "schedule" and pending  # a hit may be ahead of its writer
-        for request, table in () if ahead else seen.tables.items():
-            computed = self.state.requests[request].computed
+        for request, table in seen.tables.items():
+            computed = self._written(request)
             start = 0
             if self.touched_only and before is not None and isinstance(operation, Batch | Append | Commit | Reserve):
                 start = max(0, before.requests[request].computed - self.config.block_size)
@@ -247,17 +254,29 @@ class Differential:
                 raise Violation("contents", f"position {position} of {request!r} holds other KV", operation)
         if self.touched_only and operation is not None:
             return
-        if names := broken(self.state):
+        names = broken(self.state)
+        if before is not None and not isinstance(operation, Permute):
+            names += broken_by(before, self.state, touched(operation))
+        if names:
             raise Violation("invariants", ", ".join(names), operation)
         if alpha(self.state) != self.meaning:
             raise Violation("alpha(L1) = L0", f"{alpha(self.state)} is not {self.meaning}", operation)
+
+    def _written(self, request: RequestId) -> int:
+        """Leading positions that are written: the computed ones, unless a hit is ahead of its writer."""
+        r, bs = self.state.requests[request], self.config.block_size
+        if self.config.publish == "schedule":
+            for i, block in enumerate(r.table[: ceil_div(r.computed, bs)]):
+                if block != HOLE and len(self.state.contents[block]) < min(bs, r.computed - i * bs):
+                    return i * bs
+        return r.computed
 
 
 def _bounded(hits: int) -> Callable[[int, int], int]:
     return lambda must, may: max(must, min(hits, may))
 
 
-def touched(operation: Operation) -> list[RequestId]:
+def touched(operation: Operation | None) -> list[RequestId]:
     """The requests that an operation names."""
     match operation:
         case Batch(rows):
@@ -269,6 +288,3 @@ def touched(operation: Operation) -> list[RequestId]:
         case _:
             request = getattr(operation, "request", None)
             return [] if request is None else [request]
-
-
-__all__ = ["Differential", "Refused", "Violation", "available", "touched"]

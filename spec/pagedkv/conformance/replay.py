@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.shrinking import finish
+from pagedkv.conformance.shrinking import finish, required
 from pagedkv.spec import Batch, Config, Fork, Misuse, Ok, Operation, Outcome, Refused, State, available
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 from pagedkv.spec.trace import Line, Trace, mismatches
@@ -79,7 +79,9 @@ def _not_applicable(trace: Trace, factory: SubjectFactory, config: Config) -> st
             raise
         return f"the subject has no {misuse}"
     can = subject.capabilities
-    missing = [name for name in trace.header.requires if not getattr(can, name, False)]
+    needs = required(config, [line.op for line in trace.lines])
+    needed = {*trace.header.requires, *needs} - {"prefix_cache", "dedup"}  # options that most traces do not turn on
+    missing = sorted(name for name in needed | {*trace.header.requires} if not getattr(can, name, False))
     if missing:
         return f"the subject does not declare {', '.join(missing)}"
     for option in ("publish", "dedup"):
@@ -102,7 +104,7 @@ def _observed(operation: Operation, outcomes: Sequence[Outcome] | Misuse, state:
     request = state.requests.get(name)
     common = {"available_blocks": available(state), "length": request.length if request else None}
     if isinstance(outcomes, Misuse):
-        return {**common, "outcome": "error", "error": outcomes.argument}
+        return {**common, "outcome": "error", "error": outcomes.argument.partition("[")[0]}
     refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
     done = [outcome for outcome in outcomes if isinstance(outcome, Ok)]
     return {

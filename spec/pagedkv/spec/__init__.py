@@ -1,8 +1,9 @@
 """The specification of PagedAttention, in the order in which it reads.
 
-Meaning and paging (no arrays): `words`, `meaning`, `state`, `blocks`, `prefix`, `window`, `admission`, `growth`,
-`sharing`, `residency`, `operations`, `program`, `refinement`, `subject`. Arrays: `content`, `arrays`, `masks`,
-`attention`, `rounding`, `bound`, `attention_subject`. Exchange: `trace`. Worked examples: `examples`, `demonstration`.
+Meaning and paging (no arrays): `words`, `misuse`, `meaning`, `state`, `blocks`, `prefix`, `window`, `admission`,
+`growth`, `sharing`, `residency`, `operations`, `program`, `refinement`, `frame`, `subject`. Arrays: `content`,
+`arrays`, `masks`, `attention`, `rounding`, `bound`, `attention_subject`. Exchange: `trace`. Worked examples:
+`examples`, `demonstration`.
 
 Each chapter is a module that reads from top to bottom: what and why, then words, then rules, then laws. Everything is
 executable: the examples in the text are run by the tests, and every implementation is held against these functions.

@@ -10,7 +10,7 @@ from pagedkv.spec.blocks import CANONICAL, Choices, acquire, refusal, take
 from pagedkv.spec.prefix import find, publish_scheduled
 from pagedkv.spec.state import Request, State, check_tokens, operation
 from pagedkv.spec.window import dead_blocks
-from pagedkv.spec.words import HOLE, Misuse, Namespace, Ok, Outcome, RequestId, Token, ceil_div
+from pagedkv.spec.words import HOLE, Misuse, Namespace, Ok, Outcome, RequestId, Token, ceil_div, check_id
 
 
 @operation
@@ -36,6 +36,8 @@ def admit(
     >>> s.requests["b"].table, outcome.cached_tokens
     ((0, 2), 2)
     """
+    check_id("request", request)
+    check_id("namespace", namespace)
     if request in state.requests:
         raise Misuse("request", request, "the id of no known request")
     check_tokens(tokens)
@@ -47,8 +49,8 @@ def admit(
 def enter(state: State, request: RequestId, r: Request, reserve: int, choices: Choices) -> Outcome:
     """What admit and a recomputing resume share: hits, then fresh blocks for the rest.
 
-    Need: a block for each reserved logical index, less the hits that a table or pin refers to already. A hit on an
-    idle block takes it out of what is available, so it counts.
+    Need: a block for each reserved logical index, less the hits that a table or pin refers to already. Hits on idle
+    blocks count, held ones too. Blocks that the window would release at once are neither needed nor referred to.
     """
     bs = state.config.block_size
     hits = find(state, r.namespace, r.tokens, (r.length - 1) // bs, choices)
@@ -63,7 +65,7 @@ def enter(state: State, request: RequestId, r: Request, reserve: int, choices: C
         acquire(state, block)
     fresh = [take(state, request, i, choices) for i in range(len(hits), ceil_div(reserved, bs))]
     table = (HOLE,) * holes + tuple(hits[holes:] + fresh)
-    state.takings += 1
+    state.takings += bool(fresh)
     state.requests[request] = replace(r, reserved=reserved, computed=cached, table=table, residency="resident")
     publish_scheduled(state, request, cached)
     return Ok(cached_tokens=cached)

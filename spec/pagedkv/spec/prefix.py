@@ -4,15 +4,21 @@ The index knows full blocks by their *identity*: the namespace and the whole tok
 §4.4, "shared prefix"). A prompt hits the longest chain of blocks from its beginning. At least one token is left to
 compute, since a forward needs a query: a prompt that is wholly cached gets all but its last block.
 
-A full block enters the index when its KV is written (`publish="commit"`), so that "cached" implies "computed". An
-entry outlives its request: the block is then idle, until it is hit, evicted, or taken.
+A full block enters the index when its KV is written (`publish="commit"`), so that "cached" implies "computed". With
+`publish="schedule"` it enters once the write is planned: a hit is then right because its writer runs in the same or an
+earlier step, and within a step writes precede reads, even if the writer has left meanwhile. An entry outlives its
+request: the block is then idle, until it is hit, evicted, or taken. Who is evicted is free; under the policy "lru" the
+longest idle, where hits of admit and resume and releases count as use, lookups do not, and children may go before their
+parents. A hash may find an entry, but a hit compares the tokens: a collision can cost a miss, never a wrong hit.
 """
 
 from collections.abc import Iterable
 
 from pagedkv.spec.blocks import CANONICAL, Choices, IllegalChoice, acquire, drop_entry, evictable, release
 from pagedkv.spec.state import State, check_tokens, operation
-from pagedkv.spec.words import Block, Identity, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token
+from pagedkv.spec.words import (
+    Block, Identity, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token, check_id,
+)  # fmt: skip
 
 
 def path(state: State, namespace: Namespace, tokens: tuple[Token, ...], block_count: int) -> Identity:
@@ -74,6 +80,7 @@ def publish_scheduled(state: State, request: RequestId, start: int) -> None:
 def lookup(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", choices: Choices = CANONICAL) -> Outcome:
     """The length of the present prefix in tokens, in whole blocks, uncapped. Nothing moves, not even recency."""
     check_tokens(tokens, at_least=0)
+    check_id("namespace", namespace)
     return Ok(cached_tokens=len(find(state, namespace, tokens, len(tokens), choices)) * state.config.block_size)
 
 
@@ -81,9 +88,10 @@ def lookup(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", c
 def pin(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", choices: Choices = CANONICAL) -> Outcome:
     """Hold the longest present prefix, so that it is neither evicted nor overwritten, and return its length.
 
-    Pins nest, and each counts as a reference to every block that it holds.
+    Pins nest, and each counts as a reference to every block that it holds. One that holds nothing is a pin, too.
     """
     check_tokens(tokens, at_least=0)
+    check_id("namespace", namespace)
     blocks = tuple(find(state, namespace, tokens, len(tokens), choices))
     for block in blocks:
         acquire(state, block)
@@ -95,6 +103,8 @@ def pin(state: State, tokens: tuple[Token, ...], namespace: Namespace = "", choi
 @operation
 def unpin(state: State, tokens: tuple[Token, ...], namespace: Namespace = "") -> Outcome:
     """Undo the latest pin of these tokens. Without one it is misuse."""
+    check_tokens(tokens, at_least=0)
+    check_id("namespace", namespace)
     pinned = Identity(namespace, tokens)
     if pinned not in state.pins:
         raise Misuse("tokens", tokens, "the tokens of a pin that has not been undone")

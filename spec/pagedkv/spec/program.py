@@ -27,8 +27,8 @@ from pagedkv.spec.operations import (
 from pagedkv.spec.prefix import evict, lookup, pin, reset_prefix_index, unpin
 from pagedkv.spec.residency import begin_step, end_step, permute, preempt, resume
 from pagedkv.spec.sharing import fork, free, truncate
-from pagedkv.spec.state import State, Transition, body_of
-from pagedkv.spec.words import Block, Misuse, Ok, Outcome
+from pagedkv.spec.state import State, Transition, body_of, resident
+from pagedkv.spec.words import Block, Misuse, Ok, Outcome, RequestId
 
 
 class Run(NamedTuple):
@@ -36,6 +36,17 @@ class Run(NamedTuple):
 
     state: State
     outcomes: tuple[Outcome, ...]
+
+
+def attend(state: State, requests: tuple[RequestId, ...], query_lens: tuple[int, ...]) -> Transition:
+    """A forward over the last positions of some requests: it reads, and changes nothing. See `attention`."""
+    if len(query_lens) != len(requests):
+        raise Misuse("query_lens", query_lens, f"one for each of the {len(requests)} requests")
+    for request, rows in zip(requests, query_lens, strict=True):
+        computed = resident(state, request).computed
+        if not 0 <= rows <= computed:
+            raise Misuse("query_lens", rows, f"0..{computed}, the computed positions of {request!r}")
+    return Transition(state, Ok())
 
 
 def permutation(seed: int, num_blocks: int) -> list[Block]:
@@ -107,7 +118,7 @@ def _apply_one(state: State, operation: Operation, choices: Choices) -> Transiti
             return end_step(state, step)
         case Permute(seed):
             return permute(state, permutation(seed, state.config.num_blocks))
-        case Attend():
-            return Transition(state, Ok())  # it reads; the arrays chapters say what
+        case Attend(requests, query_lens):
+            return attend(state, requests, query_lens)
         case Batch():
             raise AssertionError("apply runs batches")

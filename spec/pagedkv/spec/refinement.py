@@ -2,7 +2,8 @@
 
 `alpha` reads the tokens back through the block tables. That alpha(L1) = L0 says at once that order is kept, that
 requests are isolated, and that sharing and copying were never noticed. The invariants are the ledger of the pool.
-Each is one sentence.
+Each is one sentence. At the end of every program stands the drain rule: once all requests are freed, pins undone and
+steps ended, every block is available, and any request that fits the pool is admitted.
 """
 
 from collections import Counter

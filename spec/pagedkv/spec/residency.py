@@ -3,7 +3,9 @@
 When blocks run out a request can lose residency and keep its tokens (paper §4.5). *Recompute* forgets the KV, and the
 request comes back like a new prompt, hits included. *Swap* saves its blocks, in bounded space, and brings private
 copies back byte for byte. A step is one forward of the model. Where the next step is planned while one is in flight
-(`overlapped_steps`), what is released meanwhile is *held*: not handed out until every step begun before has ended.
+(`overlapped_steps`), what is released meanwhile is *held*: it may be hit, and is not handed out until every step begun
+before the release has ended. append, fork and truncate are legal in flight; a swap-out reads its blocks after the steps
+in flight that write them. Without overlapped steps execution is stream-ordered and nothing is held.
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,9 @@ from pagedkv.spec.admission import enter
 from pagedkv.spec.blocks import CANONICAL, Choices, refusal, take
 from pagedkv.spec.sharing import drop_table
 from pagedkv.spec.state import Request, State, operation, resident
-from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, StepId
+from pagedkv.spec.words import (
+    HOLE, Block, Misuse, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, StepId, check_id,
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -40,8 +44,10 @@ def preempt(state: State, request: RequestId, mode: PreemptMode = "recompute") -
 def resume(state: State, request: RequestId, choices: Choices = CANONICAL) -> Outcome:
     """A preempted request comes back: by recomputation as `admit` would let it in, or from swap as it was.
 
-    What comes from swap is private: it uses no hits, and its blocks are not indexed again.
+    What comes from swap is private: it uses no hits, and its blocks are not indexed again. Recomputation asks for the
+    whole length at once, window or not: a text that outgrew the pool behind its window comes back only from swap.
     """
+    check_id("request", request)
     if request not in state.requests or state.requests[request].residency == "resident":
         raise Misuse("request", request, "the id of a preempted request")
     r = state.requests[request]
@@ -53,7 +59,7 @@ def resume(state: State, request: RequestId, choices: Choices = CANONICAL) -> Ou
     table = tuple(HOLE if i not in live else take(state, request, i, choices) for i in range(len(r.saved)))
     for i in live:
         state.contents[table[i]] = r.saved[i] or ()
-    state.takings += 1
+    state.takings += bool(live)
     state.requests[request] = replace(r, table=table, residency="resident", saved=())
     return Ok()
 
@@ -66,6 +72,7 @@ def swap_in_use(state: State) -> int:
 @operation
 def begin_step(state: State, step: StepId) -> Outcome:
     """A forward is launched. It may read every block that is used now."""
+    check_id("step", step)
     if not state.config.overlapped_steps:
         raise Misuse("step", step, "no step at all: execution is stream-ordered unless overlapped_steps is set")
     if step in state.steps:
@@ -88,6 +95,7 @@ def end_step(state: State, step: StepId) -> Outcome:
     >>> admit(s, "b", (3,)).outcome
     Ok(cached_tokens=0, slots=(), copies=(), remapped=(), swapped=(), evicted=0)
     """
+    check_id("step", step)
     if step not in state.steps:
         raise Misuse("step", step, "a step in flight")
     del state.steps[step]
@@ -99,7 +107,8 @@ def end_step(state: State, step: StepId) -> Outcome:
 @operation
 def permute(state: State, new_block: Sequence[Block]) -> Outcome:
     """Relabel the blocks: what block b held, block new_block[b] holds. Nothing that can be observed changes."""
-    if sorted(new_block) != list(range(state.config.num_blocks)):
+    legal = isinstance(new_block, Sequence) and all(type(block) is int for block in new_block)
+    if not legal or sorted(new_block) != list(range(state.config.num_blocks)):
         raise Misuse("new_block", new_block, f"a permutation of 0..{state.config.num_blocks - 1}")
     if state.steps:
         raise Misuse("new_block", new_block, f"no permutation while steps {list(state.steps)} are in flight")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pagedkv.spec.blocks import acquire, drop_entry, refusal, release
 from pagedkv.spec.state import State, operation, resident
 from pagedkv.spec.window import needed_from
-from pagedkv.spec.words import HOLE, Misuse, Ok, Outcome, Reason, Refused, RequestId, ceil_div
+from pagedkv.spec.words import HOLE, Misuse, Ok, Outcome, Reason, Refused, RequestId, ceil_div, check_id
 
 
 @operation
@@ -34,6 +34,7 @@ def fork(state: State, parent: RequestId, child: RequestId) -> Outcome:
     Refused(reason=<Reason.CAPACITY: 'capacity'>)
     """
     r = resident(state, parent)
+    check_id("child", child)
     if child in state.requests:
         raise Misuse("child", child, "the id of no known request")
     if r.computed != r.length:
@@ -73,6 +74,7 @@ def truncate(state: State, request: RequestId, length: int) -> Outcome:
 @operation
 def free(state: State, request: RequestId) -> Outcome:
     """The request is gone. Blocks that only it owned are available at once, unless held; shared ones survive."""
+    check_id("request", request)
     if request not in state.requests:
         raise Misuse("request", request, "the id of a known request")
     drop_table(state, request)

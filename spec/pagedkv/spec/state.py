@@ -20,7 +20,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeAlias
 
 from pagedkv.spec.words import (
-    HOLE, Block, Config, Identity, Misuse, Namespace, Ok, Outcome, RequestId, StepId, Token,
+    HOLE, Block, Config, Identity, Misuse, Namespace, Ok, Outcome, RequestId, StepId, Token, check_id,
 )  # fmt: skip
 
 Residency: TypeAlias = Literal["resident", "recompute", "swap"]
@@ -73,7 +73,7 @@ class State:
     held: dict[Block, frozenset[StepId]] = field(default_factory=dict)
     """For each held block the steps it waits for."""
     takings: int = 0
-    """How many operations have taken blocks; with `idle_since` it bounds what a silent index may have evicted."""
+    """How many operations have taken or evicted blocks; with `idle_since` it bounds what a silent index may drop."""
     idle_since: dict[Block, int] = field(default_factory=dict)
     """`takings` at the release of each idle block, in the order of release: the least recently used first."""
 
@@ -114,12 +114,14 @@ def body_of(op: Callable[..., Transition]) -> Callable[..., Outcome]:
 
 def resident(state: State, request: RequestId) -> Request:
     """The request, which must be known and resident."""
+    check_id("request", request)
     if request not in state.requests or state.requests[request].residency != "resident":
         raise Misuse("request", request, "the id of a resident request")
     return state.requests[request]
 
 
 def check_tokens(tokens: tuple[Token, ...], at_least: int = 1) -> None:
-    """Tokens are integers >= 0, and there are at least so many."""
-    if len(tokens) < at_least or not all(isinstance(t, int) and not isinstance(t, bool) and t >= 0 for t in tokens):
-        raise Misuse("tokens", tokens, f"at least {at_least} tokens, each an integer >= 0")
+    """Tokens are non-negative 32-bit integers, and there are at least so many."""
+    legal = isinstance(tokens, tuple) and all(type(token) is int and 0 <= token < 2**31 for token in tokens)
+    if not legal or len(tokens) < at_least:
+        raise Misuse("tokens", tokens, f"a tuple of at least {at_least} tokens, each an integer 0..2**31-1")

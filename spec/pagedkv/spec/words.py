@@ -15,9 +15,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from pagedkv.spec.misuse import Misuse, check_id, check_integer
+
+__all__ = [
+    "HOLE", "Block", "Config", "Copy", "Identity", "Misuse", "Namespace", "Ok", "Outcome", "PreemptMode", "Reason",
+    "Refused", "RequestId", "Slot", "StepId", "Token", "ceil_div", "check_id", "check_integer",
+]  # fmt: skip
+
 Token: TypeAlias = int
 RequestId: TypeAlias = Hashable
-Namespace: TypeAlias = Hashable
+Namespace: TypeAlias = Hashable  # tenant, adapter, salt: what identifies a prefix besides its tokens
 StepId: TypeAlias = Hashable
 Block: TypeAlias = int
 Slot: TypeAlias = int
@@ -25,18 +32,6 @@ PreemptMode: TypeAlias = Literal["recompute", "swap"]
 
 HOLE: Final = -1
 """What a block table holds where a sliding window has released a block; indices after it stay aligned."""
-
-
-class Misuse(ValueError):
-    """A call that can never be right. Names the `argument`, its `value` and what is `allowed`; nothing changed.
-
-    >>> print(Misuse("block_size", 0, "an integer >= 1"))
-    block_size=0 is not allowed: expected an integer >= 1
-    """
-
-    def __init__(self, argument: str, value: object, allowed: str) -> None:
-        super().__init__(f"{argument}={value!r} is not allowed: expected {allowed}")
-        self.argument, self.value, self.allowed = argument, value, allowed
 
 
 class Reason(StrEnum):
@@ -128,17 +123,17 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, least in (("num_blocks", 1), ("block_size", 1), ("max_rollback", 0), ("swap_blocks", 0)):
-            _check_integer(name, getattr(self, name), least)
+            check_integer(name, getattr(self, name), least)
         for name in ("sliding_window", "max_requests"):
             if getattr(self, name) is not None:
-                _check_integer(name, getattr(self, name), 1)
+                check_integer(name, getattr(self, name), 1)
+        for name in ("prefix_cache", "overlapped_steps", "dedup"):
+            if type(getattr(self, name)) is not bool:
+                raise Misuse(name, getattr(self, name), "True or False")
         if self.publish not in ("commit", "schedule"):
             raise Misuse("publish", self.publish, "'commit' or 'schedule'")
-
-
-def _check_integer(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise Misuse(name, value, f"an integer >= {least}")
+        if self.dedup and self.publish == "schedule":
+            raise Misuse("dedup", True, "False with publish='schedule': a block is compared once it is written")
 
 
 def ceil_div(length: int, block_size: int) -> int:
