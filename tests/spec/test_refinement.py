@@ -7,6 +7,7 @@ import pytest
 from pagedkv.spec import (
     INVARIANTS, Config, State, admit, alpha, begin_step, broken, commit, fork, free, pin, preempt,
 )  # fmt: skip
+from pagedkv.spec.frame import broken_by
 from pagedkv.spec.words import Identity
 
 
@@ -105,3 +106,20 @@ def test_alpha_reads_through_the_table() -> None:
     r = s.requests["a"]
     s.requests["a"] = type(r)(**{**vars(r), "table": r.table[::-1]})
     assert alpha(s)["a"] != (1, 2, 3)
+
+
+def test_a_write_into_a_shared_block_is_a_step_that_no_operation_takes() -> None:
+    before, after = busy_state(), busy_state()
+    block = before.requests["a"].table[0]
+    assert before.references[block] > 1
+    assert broken_by(before, after, []) == []
+    after.contents[block] = (8, 8)
+    assert broken_by(before, after, []) == ["shared_blocks_are_not_written"]
+
+
+def test_a_change_of_a_request_that_was_not_named_breaks_the_frame() -> None:
+    before, after = busy_state(), busy_state()
+    r = after.requests["b"]
+    after.requests["b"] = type(r)(**{**vars(r), "computed": r.computed - 1})
+    assert broken_by(before, after, ["a"]) == ["others_are_left_alone"]
+    assert broken_by(before, after, ["b"]) == []

@@ -58,7 +58,7 @@ class Snapshot:
     """What can be seen of a subject. None: the subject cannot show it, which is weaker and no failure."""
 
     tables: Mapping[RequestId, tuple[Block, ...]]
-    """Of resident requests; `HOLE` where a window has released a block."""
+    """Of resident requests. `HOLE` where a window has released a block; a dead one may stand there until it is."""
     lengths: Mapping[RequestId, Lengths]
     """Of all requests, preempted ones too."""
     available_blocks: int
