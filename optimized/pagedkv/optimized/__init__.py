@@ -39,3 +39,8 @@ def __getattr__(name: str) -> Any:
             raise
         message = f"pagedkv.optimized.{name} needs {missing.name}: pip install \"pagedkv[{extra}]\""
         raise ModuleNotFoundError(message, name=missing.name) from missing
+
+
+def __dir__() -> list[str]:
+    """For completion: the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

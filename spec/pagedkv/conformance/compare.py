@@ -1,11 +1,12 @@
 """Calling a subject with an operation given as a value, and naming the law where it differs from the specification."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
 from pagedkv.spec import (
     HOLE, Admit, Append, Attend, Batch, BeginStep, Block, Commit, Config, EndStep, Evict, Fork, Free, Identity, Lookup,
-    Ok, Operation, Outcome, Permute, Pin, Preempt, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State,
+    Ok, Operation, Outcome, Permute, Pin, Preempt, Reason, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State,
     Truncate, Unpin, available, permutation,
 )  # fmt: skip
 from pagedkv.spec.subject import BlockManagerSubject, Lengths, Snapshot
@@ -73,9 +74,12 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
     """Where the subject's answer is not the specification's; which swap block is used is free."""
     match ours, theirs:
         case Refused(reason), Ok():
-            return Difference("refusal is required when need > available", f"expected {reason}, answered {theirs}")
+            scarce = reason in (Reason.CAPACITY, Reason.IN_FLIGHT)
+            law = "refusal is required when need > available" if scarce else f"refusal is required: {reason}"
+            return Difference(law, f"expected refused: {reason}, answered {_shown(theirs)}")
         case Ok(), Refused(reason):
-            return Difference("refusal is forbidden when need <= available", f"expected {ours}, refused: {reason}")
+            law = "refusal is forbidden when need <= available"
+            return Difference(law, f"expected {_shown(ours)}, answered refused: {reason}")
         case Refused(reason), Refused(other):
             return None if reason == other else Difference("the reason of a refusal", f"expected {reason}, was {other}")
     assert isinstance(ours, Ok)
@@ -87,6 +91,12 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
         if expected != answered:
             return Difference(law, f"{field} is {answered}, expected {expected}")
     return None
+
+
+def _shown(outcome: Ok) -> str:
+    """An outcome without the fields that say nothing."""
+    said = ", ".join(f"{f.name}={getattr(outcome, f.name)}" for f in fields(Ok) if getattr(outcome, f.name) != f.default)
+    return f"Ok({said})"
 
 
 _LAWS_OF_ANSWERS = {

@@ -24,7 +24,8 @@ def admit(
 ) -> Outcome:
     """A new request. The whole prompt is matched against the index; `computed` is what was found, in tokens.
 
-    Slots are given to the first `reserve` positions (all, unless told; a chunked prefill passes fewer).
+    Slots are given to the first `reserve` positions (all, unless told; a chunked prefill passes fewer); where they lie
+    is read off the table.
 
     >>> from pagedkv.spec import Config, commit
     >>> s = State(Config(num_blocks=4, block_size=2))

@@ -1,15 +1,39 @@
 """Chapter 1b. Misuse: calls that can never be right."""
 
+import reprlib
+
+
+class _Short(reprlib.Repr):
+    """Values as a message shows them: whole if they are short, else with `...` for what is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxtuple = self.maxlist = self.maxset = self.maxfrozenset = self.maxdict = self.maxdeque = 20
+        self.maxstring = self.maxother = 200
+        self.maxlong = 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Python writes no more than some thousand digits."""
+        return super().repr_int(x, level) if x.bit_length() < 4_000 else f"<an integer of {x.bit_length()} bits>"
+
+
+_SHORT = _Short()
+
 
 class Misuse(ValueError):
     """A call that can never be right. Names the `argument`, its `value` and what is `allowed`; nothing changed.
 
     >>> print(Misuse("block_size", 0, "an integer >= 1"))
     block_size=0 is not allowed: expected an integer >= 1
+
+    `value` is the object itself; the message stays short, however long that is:
+
+    >>> len(str(Misuse("tokens", [0.5] * 1_000_000, "integers"))) < 500
+    True
     """
 
     def __init__(self, argument: str, value: object, allowed: str) -> None:
-        super().__init__(f"{argument}={value!r} is not allowed: expected {allowed}")
+        super().__init__(f"{argument}={_SHORT.repr(value)} is not allowed: expected {allowed}")
         self.argument, self.value, self.allowed = argument, value, allowed
 
 

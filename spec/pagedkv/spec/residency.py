@@ -71,7 +71,8 @@ def swap_in_use(state: State) -> int:
 
 @operation
 def begin_step(state: State, step: StepId) -> Outcome:
-    """A forward is launched. It may read every block that is used now."""
+    """A forward is launched. Any block released before it ends is held for it, also one first taken meanwhile: what a
+    forward reads is not asked."""
     check_id("step", step)
     if not state.config.overlapped_steps:
         raise Misuse("step", step, "no step at all: execution is stream-ordered unless overlapped_steps is set")

@@ -15,7 +15,8 @@ from pagedkv.spec.words import HOLE, Misuse, Ok, Outcome, Reason, Refused, Reque
 
 @operation
 def fork(state: State, parent: RequestId, child: RequestId) -> Outcome:
-    """The child is the parent: same tokens, same blocks. The parent must be computed to its end.
+    """The child is the parent: same tokens, same blocks. The parent must be computed to its end. It takes no block, so
+    only `max_requests` can refuse it.
 
     >>> from pagedkv.spec import Config, admit, append, commit
     >>> s, _ = admit(State(Config(num_blocks=3, block_size=4)), "a", (1, 2))
@@ -53,8 +54,9 @@ def fork(state: State, parent: RequestId, child: RequestId) -> Outcome:
 def truncate(state: State, request: RequestId, length: int) -> Outcome:
     """Take back the tokens at positions >= length: a rejected draft, a regenerated answer.
 
-    Blocks past the end are released, lookahead too. The block that the end falls into is kept, and so is its index
-    entry, until it is written. Refused if the next query would see positions that the window has released.
+    Blocks past the end are released, lookahead too; indexed ones become idle and can still be hit. The block that the
+    end falls into is kept, and so is its index entry, until it is written. Refused if the next query would see positions
+    that the window has released.
     """
     r = resident(state, request)
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= r.length:

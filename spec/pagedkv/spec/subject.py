@@ -17,7 +17,8 @@ from pagedkv.spec.words import (
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a subject declares. The defaults declare the least: admit, append, commit and free."""
+    """What a subject declares. The defaults declare the least: admit, append, commit and free, and of `Config` the
+    fields num_blocks, block_size and max_requests."""
 
     fork: bool = False
     truncate: bool = False
