@@ -26,7 +26,7 @@ BROKEN_MANAGERS: Final = (
         "skipped copy-on-write",
         "a block with another owner is never written",
         "growth",
-        ("shared = first < count and pool.references[block] > 1", "shared = False"),
+        ("shared = first < count and int(pool.references[block]) > 1", "shared = False"),
     ),
     _mutant(
         "skipped copy-on-write in a batch",
@@ -135,8 +135,8 @@ BROKEN_MANAGERS: Final = (
         "refused changes nothing",
         "growth",
         (
-            "        return refused\n    copies",
-            "        if fresh and pool.available:\n            pool.take(1)\n        return refused\n    copies",
+            "        return refused\n    rows",
+            "        if fresh and pool.available:\n            pool.take(1)\n        return refused\n    rows",
         ),
     ),
     _mutant(

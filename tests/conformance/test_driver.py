@@ -41,16 +41,18 @@ class Answering(ModelSubject):
         return self.answer
 
 
+_ok: Any = Ok  # what follows is wrong on purpose
+_refused: Any = Refused
 ODD_ANSWERS = [
     None,
-    Refused("capacity"),  # type: ignore[arg-type]  # that it is wrong is the point, here and below
-    Ok(slots=np.array([3])),  # type: ignore[arg-type]
-    Ok(slots=(3.0,)),  # type: ignore[arg-type]
-    Ok(copies=None),  # type: ignore[arg-type]
-    Ok(copies=((1, 2),)),  # type: ignore[arg-type]
-    Ok(cached_tokens=0.0),  # type: ignore[arg-type]
-    Ok(evicted=False),
-    Ok(swapped=(1, 2)),  # type: ignore[arg-type]
+    _refused("capacity"),
+    _ok(slots=np.array([3])),
+    _ok(slots=(3.0,)),
+    _ok(copies=None),
+    _ok(copies=((1, 2),)),
+    _ok(cached_tokens=0.0),
+    _ok(evicted=False),
+    _ok(swapped=(1, 2)),
 ]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.subject import OptimizedSubject
-from pagedkv.spec import Batch, Config, Misuse, Reason, ceil_div
+from pagedkv.spec import Batch, Config, Misuse, Reason, Refused, Reserve, ceil_div
 
 from tests.optimized.manager_programs import CONFIGS, answer, canonical, operation, run, view
 
@@ -98,6 +98,44 @@ def test_a_refused_reservation_has_no_slots_however_much_it_asked_for() -> None:
     assert plan.slot_mapping.tolist() == [plan.block_tables[1, p // 4] * 4 + p % 4 for p in (3, 4, 5)]
 
 
+@pytest.mark.parametrize("length", [2**31, 2**63, 10**30])
+def test_what_never_fits_is_refused_however_much_it_is(length: int) -> None:
+    subject = OptimizedSubject(Config(6, 4, sliding_window=2))
+    subject.admit("a", range(9))
+    subject.commit("a", 9)
+    before = subject.observe()
+    assert subject.reserve("a", length) == Refused(Reason.UNSERVABLE)
+    assert subject.batch([Reserve("a", length), Reserve("a", 10)])[0] == Refused(Reason.UNSERVABLE)
+    subject.truncate("a", 9)
+    assert subject.observe() == before
+
+
+def test_no_request_outgrows_int32() -> None:
+    """A window makes room for blocks past position 2**31, which lengths and plans could not name."""
+    manager = BlockManager(2**21 - 1, 2**10, sliding_window=1)
+    manager.admit("a", range(1025))
+    manager.commit("a", 1025)  # the first block is a hole, so that another one would fit
+    assert manager.reserve("a", 2**31) == Refused(Reason.UNSERVABLE)
+    assert manager.reserve_batch(["a"], [2**31]).reasons == (Reason.UNSERVABLE,)
+    assert manager.stats().used == 1
+
+
+APPENDS: dict[str, Callable[[BlockManager], object]] = {
+    "scalar": lambda m: m.append(0, range(9_000)),
+    "batch": lambda m: m.append_batch([0, 1], range(9_000), [8_999, 1]),
+    "batch in turn": lambda m: m.append_batch([0, 0], range(9_000), [8_999, 1]),
+}
+
+
+@pytest.mark.parametrize("name", APPENDS)
+def test_a_refused_append_takes_no_memory(name: str) -> None:
+    manager = decoding(6, [4, 3])
+    before = manager._state.rows.tokens.shape
+    APPENDS[name](manager)
+    assert manager._state.rows.tokens.shape == before
+    manager.check()
+
+
 def test_plans_keep_what_they_said() -> None:
     """The arrays of a plan are its own: later steps do not write them."""
     manager = decoding(60, [3, 7, 11])
@@ -131,7 +169,7 @@ def test_a_batched_write_into_an_indexed_block_drops_its_entry() -> None:
     manager.check()
 
 
-INT32 = np.int32
+INT32, MAX = np.int32, 2**63 - 1
 BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "unknown id": ("requests", lambda m: m.append_batch([0, "x"], [1, 1])),
     "preempted": ("requests", lambda m: m.append_batch([0, "gone"], [1, 1])),
@@ -149,6 +187,9 @@ BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "float tokens": ("tokens", lambda m: m.append_batch([0], np.zeros(1))),
     "zero count": ("counts", lambda m: m.append_batch([0, 1], [1], [1, 0])),
     "counts of other length": ("counts", lambda m: m.append_batch([0, 1], [1, 2], [2])),
+    "counts whose sum wraps to more": ("counts", lambda m: m.append_batch([0, 1, 2, 3], [9, 9], [MAX, MAX, 1, 3])),
+    "counts whose sum wraps, one row twice": ("counts", lambda m: m.append_batch([0, 1, 0], [7], [MAX, MAX, 3])),
+    "bool counts": ("counts", lambda m: m.append_batch([0, 1], [1, 2], [True, 1])),
     "float counts": ("counts", lambda m: m.append_batch([0], [1], np.ones(1))),
     "zero length": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 0])),
     "length past int64": ("lengths", lambda m: m.reserve_batch([0, 1], [9, 2**63])),
@@ -165,7 +206,7 @@ BAD_BATCHES: dict[str, tuple[str, Callable[[Any], object]]] = {
 @pytest.mark.parametrize("name", BAD_BATCHES)
 def test_misuse_names_the_argument_and_changes_nothing(name: str) -> None:
     subject = OptimizedSubject(Config(20, 4))
-    for request, length in ((0, 6), (1, 6), (2, 6), ("gone", 3)):
+    for request, length in ((0, 6), (1, 6), (2, 6), (3, 6), ("gone", 3)):
         subject.admit(request, range(length))
         if request != 2:
             subject.commit(request, length)

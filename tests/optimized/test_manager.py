@@ -75,6 +75,23 @@ def test_drained_every_block_is_available(config: Config, rng: random.Random, co
     subject.check()
 
 
+@settings(max_examples=60, deadline=None)
+@given(**PROGRAMS)
+def test_a_copy_goes_its_own_way(config: Config, rng: random.Random, count: int) -> None:
+    """It looks the same, answers the same, and nothing done to it is seen in the original."""
+    subject = OptimizedSubject(config)
+    for _ in range(count):
+        op = operation(rng, view(subject))
+        before, twin = (subject.observe(), subject.stats()), subject.copy()
+        theirs = run(twin, op)
+        assert (subject.observe(), subject.stats()) == before
+        subject.check()
+        twin.check()
+        ours = run(subject, op)
+        assert isinstance(ours, Misuse) or ours == theirs
+        assert (subject.observe(), subject.stats()) == (twin.observe(), twin.stats())
+
+
 BREAKAGES: dict[str, Callable[[Any], None]] = {
     "every_block_is_free_used_or_idle": lambda m: m._state.pool._free.__setitem__(0, m._state.pool._free[1]),
     "idle_blocks_are_the_indexed_unused_ones": lambda m: m._state.pool.idle.remove(m._state.pool.idle.blocks()[:1]),

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec.operations import Append, Commit, Free, Reserve
-from pagedkv.spec.words import HOLE, Config, Misuse, Ok, Outcome, Refused, ceil_div
+from pagedkv.spec.words import HOLE, Config, Misuse, Ok, Outcome, Reason, Refused, ceil_div
 
 TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=9)
 IDS = st.sampled_from("abc")
@@ -33,8 +34,15 @@ CALLS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
     st.tuples(st.just("batch"), st.lists(st.builds(Append, IDS, TOKENS.map(tuple)), min_size=1, max_size=3)),
     st.tuples(st.just("batch"), st.lists(st.builds(Free, IDS), min_size=1, max_size=3)),
 )
+
+
+def config_of(publish: Literal["commit", "schedule"], dedup: bool, **options: Any) -> Config:
+    """Blocks that are published before they are written cannot be compared."""
+    return Config(publish=publish, dedup=dedup and publish == "commit", **options)
+
+
 CONFIGS = st.builds(
-    Config,
+    config_of,
     num_blocks=st.just(6),
     block_size=st.integers(1, 3),
     prefix_cache=st.booleans(),
@@ -166,6 +174,7 @@ def committed(manager: BlockManager, request: str, tokens: list[int], namespace:
         (("admit", "n", []), "tokens"),
         (("admit", "n", [1, -1]), "tokens[1]"),
         (("admit", "n", [True]), "tokens[0]"),
+        (("append", "a", [1, 2**31]), "tokens[1]"),
         (("admit", "n", 5), "tokens"),
         (("admit", "n", [1], []), "namespace"),
         (("admit", "n", [1], "", 2), "reserve"),
@@ -183,6 +192,7 @@ def committed(manager: BlockManager, request: str, tokens: list[int], namespace:
         (("truncate", "a", 0), "length"),
         (("free", "nobody"), "request"),
         (("preempt", "a", "disk"), "mode"),
+        (("preempt", "a", np.array([1, 2])), "mode"),
         (("preempt", "gone"), "request"),
         (("resume", "a"), "request"),
         (("unpin", [1, 2]), "tokens"),
@@ -195,6 +205,7 @@ def committed(manager: BlockManager, request: str, tokens: list[int], namespace:
         (("permute", [*range(7), 8]), "new_block[7]"),
         (("batch", ["free"]), "rows"),
         (("batch", 5), "rows"),
+        (("batch", [Append("a", ())]), "tokens"),
         (("lookup", [1.5]), "tokens[0]"),
         (("pin", [1], {}), "namespace"),
     ],
@@ -210,6 +221,17 @@ def test_misuse_names_the_argument_and_changes_nothing(call: tuple[Any, ...], ar
         getattr(manager, call[0])(*call[1:])
     assert caught.value.argument == argument
     assert manager.observe() == before
+
+
+def test_a_manager_is_made_with_a_config() -> None:
+    with pytest.raises(Misuse, match="config=None"):
+        BlockManager(None)  # type: ignore[arg-type]  # on purpose
+
+
+def test_what_never_fits_is_refused_however_much_it_is() -> None:
+    manager = BlockManager(Config(num_blocks=8, block_size=2))
+    manager.admit("a", [2**31 - 1])
+    assert manager.reserve("a", 10**30) == Refused(Reason.UNSERVABLE)
 
 
 def test_observing_some_requests_shows_only_them() -> None:

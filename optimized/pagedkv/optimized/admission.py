@@ -15,8 +15,10 @@ from pagedkv.spec.words import Namespace, Ok, Refused, ceil_div
 class Entry(NamedTuple):
     """How a request will enter."""
 
-    nodes: list[Node]
-    """The paths that were found."""
+    cached: int
+    """Positions that were found."""
+    path: Node | None
+    """What was found, as a path; None without a prefix cache."""
     hits: Int32
     """The blocks that hold them, but for the first `holes`, which a window would release at once."""
     holes: int
@@ -37,18 +39,19 @@ def plan_entry(state: ManagerState, namespace: Namespace, tokens: Int32, reserve
     need = ceil_div(reserved, bs) - holes - shared
     if refused := state.refusal(need, ceil_div(len(tokens), bs) - holes, entering=True):
         return refused
-    return Entry(nodes, hits, holes, ceil_div(reserved, bs) - len(nodes), reserved)
+    path = nodes[-1] if nodes else None
+    if state.config.prefix_cache:  # here, since a new namespace may have no repr to hash, and nothing has changed yet
+        path = path or state.index.root(namespace)
+    return Entry(cached, path, hits, holes, ceil_div(reserved, bs) - len(nodes), reserved)
 
 
 def seat(state: ManagerState, row: int, entry: Entry) -> Ok:
     """Give a row the table that was planned for it, and make it resident."""
-    rows, cached = state.rows, len(entry.nodes) * state.config.block_size
+    rows = state.rows
     state.pool.acquire(entry.hits)  # before taking, so that no hit is evicted
-    path = entry.nodes[-1] if entry.nodes else None
-    if state.config.prefix_cache:
-        state.move_cursor(row, path or state.index.root(rows.namespace[row]))
+    state.move_cursor(row, entry.path)
     rows.set_table(row, entry.holes, entry.hits, state.pool.take(entry.fresh))
-    rows.reserved[row], rows.computed[row] = entry.reserved, cached
+    rows.reserved[row], rows.computed[row] = entry.reserved, entry.cached
     rows.set_state(row, RESIDENT)
-    state.hit_tokens += cached
-    return Ok(cached_tokens=cached)
+    state.hit_tokens += entry.cached
+    return Ok(cached_tokens=entry.cached)

@@ -31,6 +31,11 @@ def integer(argument: str, value: object, least: int, most: int | None = None) -
     return int(value)
 
 
+def optional(argument: str, value: object, least: int, most: int) -> int | None:
+    """The same, or None."""
+    return None if value is None else integer(argument, value, least, most)
+
+
 def hashable(argument: str, value: object) -> Hashable:
     """The value itself, which must be hashable."""
     try:
@@ -59,16 +64,18 @@ def token_array(tokens: object, least_count: int = 1) -> Int32:
     return array.astype(np.int32)
 
 
-def int_array(argument: str, values: object, count: int, least: int) -> Int64:
-    """`count` integers >= least, one a row of a batch, as (count,) int64."""
-    allowed = f"{count} integers between {least} and 2**63 - 1, one for each request"
+def int_array(argument: str, values: object, count: int, least: int, most: int = 2**63 - 1) -> Int64:
+    """`count` integers in [least, most], one a row of a batch, as (count,) int64."""
+    allowed = f"{count} integers between {least} and {most}, one for each request"
     try:
         array = np.asarray(values)
     except (ValueError, OverflowError):
         raise Misuse(argument, values, allowed) from None
     if array.shape != (count,) or (count and array.dtype.kind not in "iu"):
         raise Misuse(argument, values, allowed)
-    if count and (int(array.min()) < least or int(array.max()) >= 2**63):
+    if count and (int(array.min()) < least or int(array.max()) > most):
+        raise Misuse(argument, values, allowed)
+    if isinstance(values, Sequence) and not {bool, np.bool_}.isdisjoint(map(type, values)):  # numbers to NumPy
         raise Misuse(argument, values, allowed)
     return array.astype(np.int64)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagedkv.optimized import growth
-from pagedkv.optimized.arguments import Int32, Int64, last_of_each
+from pagedkv.optimized.arguments import MAX_INT32, Int32, Int64, last_of_each
 from pagedkv.optimized.plan import StepPlan, ragged
 from pagedkv.optimized.rows import Rows
 from pagedkv.optimized.state import ManagerState
@@ -33,6 +33,14 @@ class Needs(NamedTuple):
     unservable: NDArray[np.bool_]
 
 
+class Refusals(NamedTuple):
+    """Which rows of a batch do not fit."""
+
+    rows: Int32
+    """(num_refused,): indices in the batch."""
+    reasons: tuple[Reason, ...]
+
+
 class Grown(NamedTuple):
     """What became of the rows of a batch."""
 
@@ -47,16 +55,17 @@ def append_rows(state: ManagerState, rows: Int32, tokens: Int32, counts: Int64) 
     table = state.rows
     lengths = table.length[rows].astype(np.int64)
     ends = lengths + counts
-    table.fit_tokens(int(ends.max(initial=0)))
     needs = measure(state, rows, ends)
     if not independent(state, rows, needs):
         spans = np.split(tokens, np.cumsum(counts)[:-1])
         outcomes = [growth.append(state, row, span) for row, span in zip(rows.tolist(), spans, strict=True)]
         return plan_in_turn(state, rows, counts, outcomes)
-    grown = grow_rows(state, rows, ends, needs)
-    run, positions = ragged(lengths, counts)
+    refusals = choose(state, needs)
     done = np.ones(len(rows), np.bool_)
-    done[grown.refused] = False
+    done[refusals.rows] = False
+    table.fit_tokens(int(ends[done].max(initial=0)))
+    grown = grow_rows(state, rows, ends, needs, refusals)
+    run, positions = ragged(lengths, counts)
     written = done[run]
     table.tokens[rows[run[written]], positions[written]] = tokens[written]
     table.length[rows[done]] = ends[done]
@@ -70,7 +79,7 @@ def reserve_rows(state: ManagerState, rows: Int32, ends: Int64) -> StepPlan:
         outcomes = [growth.reserve(state, row, end) for row, end in zip(rows.tolist(), ends.tolist(), strict=True)]
         counts = np.array([len(o.slots) if isinstance(o, Ok) else 0 for o in outcomes], np.int64)
         return plan_in_turn(state, rows, counts, outcomes)
-    grown = grow_rows(state, rows, ends, needs)
+    grown = grow_rows(state, rows, ends, needs, choose(state, needs))
     counts = np.maximum(ends - needs.starts, 0)
     counts[grown.refused] = 0  # what a refused row asked for may be more than memory holds
     run, positions = ragged(needs.starts, counts)
@@ -91,7 +100,7 @@ def measure(state: ManagerState, rows: Int32, ends: Int64) -> Needs:
         np.maximum(total - count, 0),
         shared,
         rewriting & ~shared & state.index.indexed[block],
-        total - table.holes[rows] > state.config.num_blocks,
+        (total - table.holes[rows] > state.config.num_blocks) | (ends > MAX_INT32),
     )
 
 
@@ -104,13 +113,12 @@ def independent(state: ManagerState, rows: Int32, needs: Needs) -> bool:
     )
 
 
-def grow_rows(state: ManagerState, rows: Int32, ends: Int64, needs: Needs) -> Grown:
-    """Grow independent rows, those that copy or drop an entry one by one, the others together."""
+def grow_rows(state: ManagerState, rows: Int32, ends: Int64, needs: Needs, refusals: Refusals) -> Grown:
+    """Grow independent rows that are not refused, those that copy or drop an entry one by one, the others together."""
     table, copies = state.rows, []
-    refused, reasons = choose(state, needs)
     one_by_one = needs.shared | needs.entry
     together = ~one_by_one
-    one_by_one[refused] = together[refused] = False
+    one_by_one[refusals.rows] = together[refusals.rows] = False
     for i in np.flatnonzero(one_by_one).tolist():
         grown = growth.grow(state, int(rows[i]), int(ends[i]))
         assert not isinstance(grown, Refused)  # `choose` has seen to it
@@ -124,14 +132,14 @@ def grow_rows(state: ManagerState, rows: Int32, ends: Int64, needs: Needs) -> Gr
         table.blocks[taking] += counts.astype(np.int32)
     changed = rows[together]
     table.reserved[changed] = np.maximum(table.reserved[changed], ends[together])
-    return Grown(refused, reasons, copies)
+    return Grown(*refusals, copies)
 
 
-def choose(state: ManagerState, needs: Needs) -> tuple[Int32, tuple[Reason, ...]]:
+def choose(state: ManagerState, needs: Needs) -> Refusals:
     """The rows that are refused: in row order, each that does not fit into what the rows before it have left."""
     need, left = needs.fresh + needs.shared, state.pool.available
     if int(need.sum()) <= left and not needs.unservable.any():
-        return np.empty(0, np.int32), ()
+        return Refusals(np.empty(0, np.int32), ())
     refused: list[int] = []
     reasons: list[Reason] = []
     for i in np.flatnonzero((need > 0) | needs.unservable).tolist():
@@ -143,7 +151,7 @@ def choose(state: ManagerState, needs: Needs) -> tuple[Int32, tuple[Reason, ...]
         waiting_helps = wanted <= left + len(state.pool.held)
         capacity = Reason.IN_FLIGHT if waiting_helps else Reason.CAPACITY
         reasons.append(Reason.UNSERVABLE if needs.unservable[i] else capacity)
-    return np.array(refused, np.int32), tuple(reasons)
+    return Refusals(np.array(refused, np.int32), tuple(reasons))
 
 
 def slots(state: ManagerState, rows: Int32, positions: Int64) -> Int64:

@@ -7,18 +7,17 @@ them. So growth copies at most one block.
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32
+from pagedkv.optimized.arguments import MAX_INT32, Int32
 from pagedkv.optimized.rows import Rows
 from pagedkv.optimized.state import ManagerState
-from pagedkv.spec.words import HOLE, Copy, Ok, Outcome, Refused, Slot, ceil_div
+from pagedkv.spec.words import HOLE, Copy, Ok, Outcome, Reason, Refused, Slot, ceil_div
 
 
 def append(state: ManagerState, row: int, tokens: Int32) -> Outcome:
     """Extend a row by tokens, and give the new positions slots."""
     rows, length = state.rows, int(state.rows.length[row])
     end = length + len(tokens)
-    rows.fit_tokens(end)
-    grown = grow(state, row, end)
+    grown = grow(state, row, end, num_tokens=end)
     if isinstance(grown, Refused):
         return grown
     rows.tokens[row, length:end] = tokens
@@ -36,25 +35,29 @@ def reserve(state: ManagerState, row: int, length: int) -> Outcome:
     return Ok(slots=slots(rows, row, start, length, state.config.block_size), copies=grown)
 
 
-def grow(state: ManagerState, row: int, end: int) -> tuple[Copy, ...] | Refused:
+def grow(state: ManagerState, row: int, end: int, *, num_tokens: int = 0) -> tuple[Copy, ...] | Refused:
     """Make the positions from min(reserved, length) to `end` writable: fresh blocks past the table's end,
-    copy-on-write for a block with another owner, and no index entry for one that will be written in place."""
+    copy-on-write for a block with another owner, and no index entry for one that will be written in place. If that is
+    not refused, there is also room for `num_tokens` tokens."""
     rows, pool, bs = state.rows, state.pool, state.config.block_size
     start, count = min(int(rows.reserved[row]), int(rows.length[row])), int(rows.blocks[row])
     if end <= start:
         return ()
     first, fresh = start // bs, max(0, ceil_div(end, bs) - count)
     block = int(rows.tables[row, first]) if first < count else HOLE
-    shared = first < count and pool.references[block] > 1
+    shared = first < count and int(pool.references[block]) > 1
+    if end > MAX_INT32:
+        return Refused(Reason.UNSERVABLE)
     if refused := state.refusal(fresh + shared, ceil_div(end, bs) - int(rows.holes[row])):
         return refused
+    rows.fit_tokens(num_tokens)
+    rows.fit_blocks(count + fresh)
     copies: tuple[Copy, ...] = ()
     if shared:
         copies = (copy_on_write(state, row, first),)
     elif first < count and state.index.indexed[block]:
         pool.forget(rows.tables[row, first : first + 1])
     if fresh:
-        rows.fit_blocks(count + fresh)
         rows.tables[row, count : count + fresh] = pool.take(fresh)
         rows.blocks[row] = count + fresh
     rows.reserved[row] = max(int(rows.reserved[row]), end)

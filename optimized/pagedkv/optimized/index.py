@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pagedkv.optimized.arguments import Int32
+from pagedkv.optimized.copying import twin_of
 from pagedkv.spec.words import Namespace
 
 HashFunction: TypeAlias = Callable[[bytes, bytes], bytes]
-"""(digest of the parent, tokens of the block as int32 bytes) -> digest. Any collision is harmless, only slow."""
+"""(digest of the parent, tokens of the block as int32 bytes) -> digest. Any collision is harmless, only slow. It must
+answer for all bytes: a commit in which it raises is left half done."""
 
 NO_BLOCK: Final = -1
 
@@ -76,7 +78,11 @@ class PrefixIndex:
         return nodes
 
     def root(self, namespace: Namespace) -> Node:
-        """The empty path of a namespace. The caller holds what it keeps."""
+        """The empty path of a namespace. The caller holds what it keeps.
+
+        Namespaces are the same if they are equal, as keys of a dictionary are: 1, 1.0 and True are one namespace.
+        `repr` only tells digests apart, and two namespaces that look alike share nothing.
+        """
         if namespace not in self._roots:
             self._roots[namespace] = Node(namespace, None, b"", self._hash(b"", repr(namespace).encode()))
         return self._roots[namespace]
@@ -140,6 +146,19 @@ class PrefixIndex:
             while each is not None:
                 yield each
                 each = each.twin
+
+    def copy(self) -> "tuple[PrefixIndex, dict[Node, Node]]":
+        """The same index, and for each of its nodes the one that stands for it there."""
+        twin = twin_of(self)
+        nodes = {node: Node(node.namespace, None, node.tokens, node.digest) for node in self.nodes()}
+        for node, other in nodes.items():
+            other.block, other.users = node.block, node.users
+            other.parent = node.parent and nodes[node.parent]
+            other.twin = node.twin and nodes[node.twin]
+        twin._roots = {namespace: nodes[node] for namespace, node in self._roots.items()}
+        twin._first = {digest: nodes[node] for digest, node in self._first.items()}
+        twin._entries = [node and nodes[node] for node in self._entries]
+        return twin, nodes
 
     def relabel(self, new_block: Int32) -> None:
         """Block `b` is called `new_block[b]` from now on."""

@@ -32,6 +32,7 @@ from pagedkv.optimized.arguments import (
     int_array,
     integer,
     last_of_each,
+    optional,
     token_array,
 )
 from pagedkv.optimized.index import HashFunction, keyed_hash
@@ -48,8 +49,13 @@ from pagedkv.spec.words import (
 class BlockManager:
     """A pool of `num_blocks` blocks of `block_size` tokens, and the requests in it.
 
-    Options as in `pagedkv.spec.Config`. `hash_seed`: processes that share it agree on the digests of the prefix
-    index; without it they are keyed by chance. `hash_function` replaces the hash (see `index.HashFunction`).
+    Options as in `pagedkv.spec.Config`. Slots, and so `num_blocks * block_size`, are at most 2**31 - 1, as are
+    numbers in options, tokens and the length of a request: an operation that would lengthen one past it is refused as
+    unservable. `hash_seed`: processes that share it agree on the digests of the prefix index, for namespaces whose
+    `repr` they agree on; without it they are keyed by chance. `hash_function` replaces the hash (see
+    `index.HashFunction`).
+
+    Raises `Misuse` for options of another type or out of range.
     """
 
     def __init__(
@@ -67,18 +73,23 @@ class BlockManager:
         hash_function: HashFunction | None = None,
     ) -> None:
         config = Config(
-            num_blocks,
-            block_size,
+            integer("num_blocks", num_blocks, 1, MAX_INT32),
+            integer("block_size", block_size, 1, MAX_INT32),
             prefix_cache=prefix_cache,
-            sliding_window=sliding_window,
-            max_rollback=max_rollback,
-            swap_blocks=swap_blocks,
-            max_requests=max_requests,
+            sliding_window=optional("sliding_window", sliding_window, 1, MAX_INT32),
+            max_rollback=integer("max_rollback", max_rollback, 0, MAX_INT32),
+            swap_blocks=integer("swap_blocks", swap_blocks, 0, MAX_INT32),
+            max_requests=optional("max_requests", max_requests, 1, MAX_INT32),
             overlapped_steps=overlapped_steps,
         )
-        if num_blocks * block_size > MAX_INT32:
-            raise Misuse("num_blocks", num_blocks, f"at most {MAX_INT32} slots, so {MAX_INT32 // block_size} blocks")
-        self._state = ManagerState(config, hash_function or keyed_hash(hash_seed))
+        most = MAX_INT32 // config.block_size
+        if config.num_blocks > most:
+            raise Misuse("num_blocks", num_blocks, f"at most {MAX_INT32} slots, so {most} blocks")
+        if hash_seed is not None and not isinstance(hash_seed, bytes):
+            raise Misuse("hash_seed", hash_seed, "bytes, or None for a key by chance")
+        if hash_function is not None and not callable(hash_function):
+            raise Misuse("hash_function", hash_function, "a function of two bytes, or None for keyed BLAKE2b")
+        self._state = ManagerState(config, keyed_hash(hash_seed) if hash_function is None else hash_function)
 
     @property
     def config(self) -> Config:
@@ -150,7 +161,7 @@ class BlockManager:
     def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
         """Give up the blocks and keep the tokens; with "swap" the caller saves the blocks first."""
         row = self._state.rows.find_resident("request", request)
-        if mode not in ("recompute", "swap"):
+        if not isinstance(mode, str) or mode not in ("recompute", "swap"):
             raise Misuse("mode", mode, "'recompute' or 'swap'")
         return residency.preempt(self._state, row, mode)
 
@@ -164,7 +175,11 @@ class BlockManager:
     # The same for many requests at once. `requests` are ids, or the rows that `rows` returned for them.
 
     def rows(self, requests: Sequence[RequestId]) -> Int32:
-        """Handles of these requests, (count,) int32, good until they are freed: they spare a look-up a step."""
+        """Handles of these requests, (count,) int32: they spare a look-up a step.
+
+        A handle is good until its request is freed. Then it names nothing, and is misuse, until an admit or a fork
+        reuses the row: from then on it names that other request, and nothing can tell.
+        """
         return self._state.rows.handles(requests, preempted=True)
 
     def append_batch(
@@ -173,7 +188,10 @@ class BlockManager:
         """Append counts[i] (1 unless given) of the tokens, in order, to requests[i]. Equals `append` row by row."""
         rows = self._state.rows.handles(requests)
         appended = token_array(tokens, 0)
-        each = np.ones(len(rows), np.int64) if counts is None else int_array("counts", counts, len(rows), 1)
+        if counts is None:
+            each = np.ones(len(rows), np.int64)
+        else:  # none is larger than what all amount to, so that the sum is exact
+            each = int_array("counts", counts, len(rows), 1, max(1, len(appended)))
         if int(each.sum()) != len(appended):
             raise Misuse("tokens", tokens, f"{int(each.sum())} tokens, as the counts of {len(rows)} requests say")
         return batch.append_rows(self._state, rows, appended, each)
@@ -265,7 +283,7 @@ class BlockManager:
         if not np.array_equal(np.sort(labels), np.arange(count)):
             raise Misuse("new_block", new_block, allowed)
         if state.pool.steps:
-            raise Misuse("new_block", new_block, f"no permutation while steps {list(state.pool.steps)} are in flight")
+            raise Misuse("new_block", new_block, f"no permutation while {len(state.pool.steps)} steps are in flight")
         residency.relabel(state, labels.astype(np.int32))
         return Ok()
 

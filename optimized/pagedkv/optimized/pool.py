@@ -13,6 +13,7 @@ popped for use is never held as long as one that is not is left.
 import numpy as np
 
 from pagedkv.optimized.arguments import Int32, last_of_each
+from pagedkv.optimized.copying import twin_of
 from pagedkv.optimized.index import PrefixIndex
 from pagedkv.optimized.recency import IdleQueue
 from pagedkv.spec.words import StepId
@@ -109,6 +110,12 @@ class BlockPool:
             del self.held[block]
         blocks = np.array(over, np.int32)
         self._push_free(blocks[~self._index.indexed[blocks]])
+
+    def copy(self, index: PrefixIndex) -> "BlockPool":
+        """The same pool over a copy of its index."""
+        twin = twin_of(self)
+        twin.idle, twin._index = twin_of(self.idle), index
+        return twin
 
     def relabel(self, new_block: Int32) -> None:
         """Block `b` is called `new_block[b]` from now on. No block is held."""

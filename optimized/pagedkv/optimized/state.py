@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized.copying import twin_of
 from pagedkv.optimized.index import HashFunction, Node, PrefixIndex
 from pagedkv.optimized.pool import BlockPool
 from pagedkv.optimized.rows import Rows
@@ -31,6 +32,15 @@ class ManagerState:
         self.swap_free = list(range(config.swap_blocks - 1, -1, -1))
         """Free blocks of swap space, a stack."""
         self.hit_tokens = self.copy_on_writes = self.preemptions = 0
+
+    def copy(self) -> "ManagerState":
+        """The same state; ids, namespaces and the hash function are shared."""
+        twin = twin_of(self)
+        twin.index, nodes = self.index.copy()
+        twin.pool, twin.rows = self.pool.copy(twin.index), twin_of(self.rows)
+        twin.rows.cursor = [node and nodes[node] for node in self.rows.cursor]
+        twin.pins = {pinned: stack.copy() for pinned, stack in self.pins.items()}
+        return twin
 
     def refusal(self, need: int, total: int, *, entering: bool = False) -> Refused | None:
         """The one place where capacity refuses: `need` blocks must be available, and `total` must fit the pool."""

@@ -1,11 +1,12 @@
 """The optimized manager as a subject of the conformance kit."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import cast
 
 import numpy as np
 
+from pagedkv.optimized.arguments import MAX_INT32, integer, token_array
+from pagedkv.optimized.copying import twin_of
 from pagedkv.optimized.index import path_tokens
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.plan import StepPlan
@@ -25,6 +26,8 @@ class OptimizedSubject(BlockManager):
     )  # fmt: skip
 
     def __init__(self, config: Config) -> None:
+        if not isinstance(config, Config):
+            raise Misuse("config", config, "a Config")
         if config.publish != "commit":
             raise Misuse("publish", config.publish, "'commit': a block is found once its KV is written")
         if config.dedup:
@@ -43,14 +46,13 @@ class OptimizedSubject(BlockManager):
 
     def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
         """Rows of one kind, in order, through the batch operation of that kind."""
-        if not rows or len({type(row) for row in rows}) != 1:
+        if not isinstance(rows, Sequence) or len({type(row) for row in rows}) != 1:
             raise Misuse("rows", rows, "at least one row, all append, all reserve, all commit or all free")
         match rows[0]:
             case Append():
                 return self._append_all(cast(Sequence[Append], rows))
             case Reserve():
-                reserves = cast(Sequence[Reserve], rows)
-                return outcomes(self.reserve_batch([r.request for r in reserves], [r.length for r in reserves]))
+                return self._reserve_all(cast(Sequence[Reserve], rows))
             case Commit():
                 commits = cast(Sequence[Commit], rows)
                 self.commit_batch([c.request for c in commits], [c.computed for c in commits])
@@ -61,12 +63,19 @@ class OptimizedSubject(BlockManager):
         return [Ok()] * len(rows)
 
     def _append_all(self, rows: Sequence[Append]) -> Sequence[Outcome]:
-        tokens = [token for row in rows for token in row.tokens]
-        return outcomes(self.append_batch([row.request for row in rows], tokens, [len(row.tokens) for row in rows]))
+        spans = [token_array(row.tokens) for row in rows]
+        return outcomes(self.append_batch([row.request for row in rows], np.concatenate(spans), list(map(len, spans))))
+
+    def _reserve_all(self, rows: Sequence[Reserve]) -> Sequence[Outcome]:
+        """A length may be any integer; from 2**31 on all are refused alike."""
+        lengths = [min(integer("length", row.length, 1), MAX_INT32 + 1) for row in rows]
+        return outcomes(self.reserve_batch([row.request for row in rows], lengths))
 
     def copy(self) -> "OptimizedSubject":
         """A manager that goes its own way from here."""
-        return deepcopy(self)
+        twin = twin_of(self)
+        twin._state = self._state.copy()
+        return twin
 
     def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
         """Tables and lengths; of all requests also the references and the index, with full token paths."""

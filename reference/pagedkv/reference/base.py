@@ -66,6 +66,8 @@ class ManagerBase:
     """A pool and the requests that live in it."""
 
     def __init__(self, config: Config, pool: BlockPool | None = None) -> None:
+        if not isinstance(config, Config):
+            raise Misuse("config", config, "a Config")
         self.config = config
         self.pool = pool or BlockPool(config)
         self.requests: dict[RequestId, Request] = {}

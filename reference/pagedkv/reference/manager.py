@@ -56,7 +56,7 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         """The forward has ended, and so have the holds on its account."""
         hashable("step", step)
         if step not in self.pool.steps:
-            raise Misuse("step", step, f"a step in flight, one of {list(self.pool.steps)}")
+            raise Misuse("step", step, "a step in flight")
         self.pool.end_step(step)
         return Ok()
 
@@ -68,7 +68,7 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         if sorted(labels) != list(range(last + 1)):
             raise Misuse("new_block", new_block, f"each of 0..{last} once")
         if self.pool.steps:
-            raise Misuse("new_block", new_block, f"no permutation while steps are in flight: {list(self.pool.steps)}")
+            raise Misuse("new_block", new_block, f"no permutation while {len(self.pool.steps)} steps are in flight")
         self.pool.relabel(labels)
         for entry in self.requests.values():
             entry.table = [HOLE if block == HOLE else labels[block] for block in entry.table]

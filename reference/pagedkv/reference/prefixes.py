@@ -31,7 +31,7 @@ class PrefixOperations(ManagerBase):
         hashable("namespace", namespace)
         path = token_path("tokens", tokens)
         if (namespace, path) not in self.pins:
-            raise Misuse("tokens", tokens, f"a path that is pinned in namespace {namespace!r}")
+            raise Misuse("tokens", tokens, "a path that is pinned in this namespace")
         pins = self.pins[namespace, path]
         for block in reversed(pins.pop()):
             self.pool.release(block)

@@ -63,7 +63,7 @@ class ResidencyOperations(ManagerBase):
         `Ok.swapped` says. Refused: swap_space.
         """
         entry = self._resident(request)
-        if mode not in ("recompute", "swap"):
+        if not isinstance(mode, str) or mode not in ("recompute", "swap"):
             raise Misuse("mode", mode, "'recompute' or 'swap'")
         live, holes = entry.table[entry.holes :], entry.holes
         if mode == "swap":

@@ -95,8 +95,8 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
 
 def _shown(outcome: Ok) -> str:
     """An outcome without the fields that say nothing."""
-    said = ", ".join(f"{f.name}={getattr(outcome, f.name)}" for f in fields(Ok) if getattr(outcome, f.name) != f.default)
-    return f"Ok({said})"
+    said = {f.name: getattr(outcome, f.name) for f in fields(Ok) if getattr(outcome, f.name) != f.default}
+    return f"Ok({', '.join(f'{name}={value}' for name, value in said.items())})"
 
 
 _LAWS_OF_ANSWERS = {

@@ -55,8 +55,8 @@ def truncate(state: State, request: RequestId, length: int) -> Outcome:
     """Take back the tokens at positions >= length: a rejected draft, a regenerated answer.
 
     Blocks past the end are released, lookahead too; indexed ones become idle and can still be hit. The block that the
-    end falls into is kept, and so is its index entry, until it is written. Refused if the next query would see positions
-    that the window has released.
+    end falls into is kept, and so is its index entry, until it is written. Refused if the next query would see
+    positions that the window has released.
     """
     r = resident(state, request)
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= r.length:
