@@ -28,6 +28,7 @@ def backend(name: str, laws: str, needs: str, *replacements: tuple[str, str]) ->
 WHOLE_LAST_BLOCK = "tl.minimum((split + 1) * SPLIT_SIZE, (end + BLOCK_SIZE - 1) // BLOCK_SIZE * BLOCK_SIZE)"
 STOP = "tl.minimum((split + 1) * SPLIT_SIZE, end)"
 VALUE_MASK = "is_value = is_seen[:, None] & is_value_dim[None, :]"
+WHOLE_REQUEST = "positions < tl.load(seq_lens + request)"
 SWAPPED = "tl.where(positions < 2 * BLOCK_SIZE, 1 - positions // BLOCK_SIZE, positions // BLOCK_SIZE)"
 NO_INFINITY = "tl.full((GROUP_PADDED,), 0.0, tl.float32)"
 
@@ -35,6 +36,14 @@ KERNEL_MUTANTS: tuple[Mutant, ...] = (
     kernel("decode", "last_block_unmasked", "poison census", "", (STOP, WHOLE_LAST_BLOCK)),
     kernel(
         "decode", "mask_on_k_only", "poison", "", (VALUE_MASK, "is_value = (positions >= 0)[:, None] & is_value_dim")
+    ),
+    kernel(
+        "decode",
+        "values_of_the_whole_request",
+        "unseen",
+        "causal_prefill",
+        (VALUE_MASK, f"is_value = ({WHOLE_REQUEST})[:, None] & is_value_dim[None, :]"),
+        ("BLOCK_SIZE, mask=is_seen, other=0)", f"BLOCK_SIZE, mask={WHOLE_REQUEST}, other=0)"),
     ),
     kernel("decode", "mask_on_v_only", "census", "", ("s = tl.where(is_seen[None, :],", "s = tl.where(True,")),
     kernel("decode", "split_loses_its_last_token", "census one_hot", "", (STOP, STOP.replace("SIZE", "SIZE - 1"))),

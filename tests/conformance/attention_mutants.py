@@ -59,7 +59,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "load(problem.value_cache, table, positions, seen,",
             "load(problem.value_cache, table, positions, seen | True,",
         ),
+        ("np.where(mask[:, :, None],", "np.where(True,"),
     ),
+    tiled("hidden_values_weighed_by_zero", "unseen", ("np.where(mask[:, :, None],", "np.where(True,")),
     tiled("split_loses_its_last_token", "census one_hot", ("(positions < span[1])", "(positions < span[1] - 1)")),
     tiled(
         "split_boundary_off_by_one",
@@ -150,7 +152,12 @@ MUTANTS: tuple[Mutant, ...] = (
     tiled(
         "split_invariance_only_claimed", "split_invariance", ("strided=True,", "strided=True, split_invariant=True,")
     ),
-    tiled("dead_blocks_read", "dead_blocks", ("seen = mask.any(axis=0)", "seen = positions < min(length, span[1])")),
+    tiled(
+        "dead_blocks_read",
+        "dead_blocks",
+        ("seen = mask.any(axis=0)", "seen = positions < min(length, span[1])"),
+        ("np.where(mask[:, :, None],", "np.where(True,"),
+    ),
     tiled("shared_block_given_to_the_first", "sharing", ("= problem.block_tables[request]\n", FIRST_OWNER)),
     tiled("whole_table_prefetched", "table_tail", ("        key = load(", PREFETCHED)),
     tiled("split_depends_on_the_longest", "batch_invariance", ("-(-length // TILE)) * TILE", LONGEST_SPLIT)),

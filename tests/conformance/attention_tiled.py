@@ -74,7 +74,8 @@ def partial(problem: Problem, query: Any, request: int, head: int, row_positions
         rescale = np.exp(maximum - base)
         weights = np.exp(scores - base[:, None])
         total = total * rescale + weights.sum(axis=1)
-        output = output * rescale[:, None] + weights @ value
+        values = np.where(mask[:, :, None], value, 0)  # a weight of 0 would not hide NaN
+        output = output * rescale[:, None] + (weights[:, None] @ values)[:, 0]
         maximum = raised
     nothing = total == 0
     lse = np.where(nothing, -np.inf, maximum + np.log(np.where(nothing, 1, total))).astype(np.float32)

@@ -45,7 +45,7 @@ BAD: list[tuple[str, Callable[[Tensor], Any]]] = [
     ("caches[1].shape", lambda c: copy_blocks([c, pool(2)], PAIRS)),
     ("pairs", lambda c: copy_blocks([c], [[0, 1]])),  # type: ignore[arg-type]  # on purpose
     ("pairs.shape", lambda c: copy_blocks([c], PAIRS[0])),
-    ("pairs.dtype", lambda c: copy_blocks([c], PAIRS.int())),
+    ("pairs.dtype", lambda c: copy_blocks([c], PAIRS.float())),
     ("pairs", lambda c: copy_blocks([c, c.clone()], torch.tensor([[0, 2], [1, 4]]))),
     ("pairs", lambda c: copy_blocks([c], torch.tensor([[0, 1], [1, 2]]))),
     ("pairs", lambda c: copy_blocks([c], torch.tensor([[0, -1]]))),

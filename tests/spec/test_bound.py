@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagedkv.spec.arrays import stored
-from pagedkv.spec.attention import attention, merge
-from pagedkv.spec.bound import Bound, bound, rho
+from pagedkv.spec.attention import attention, merge, paged_attention
+from pagedkv.spec.bound import Bound, bound, paged_bound, rho
 from pagedkv.spec.rounding import UNIT_ROUNDOFF
-from pagedkv.spec.attention_subject import RoundingModel
+from pagedkv.spec.attention_subject import Problem, RoundingModel
 from tests.spec.attention_cases import Array, Single, singles
 
 MODEL = RoundingModel(tile=16, num_tiles=5)
@@ -266,3 +266,17 @@ def test_the_rounding_of_a_large_bias_is_allowed() -> None:
     out = worst_of_scalar_heads(single, 5.5 * U * np.abs(bias), alibi_slopes=slopes)
     limits = within(single.with_options(alibi_slopes=slopes), model)
     assert 0.8 < rho(out, limits.out, limits.out_bound).min() <= rho(out, limits.out, limits.out_bound).max() <= 1
+
+
+def test_a_launch_without_requests_has_an_empty_result_and_bound() -> None:
+    none = np.zeros(0, dtype=np.int32)
+    caches = np.zeros((2, 3, 4, 1, 8), dtype=np.float32)
+    empty = Problem(
+        query=np.zeros((0, 2, 8), dtype=np.float32), key_cache=caches[0], value_cache=caches[1],
+        block_tables=np.zeros((0, 2), dtype=np.int32), seq_lens=none, query_lens=none, scale=1.0,
+    )  # fmt: skip
+    limits = paged_bound(empty, RoundingModel(tile=16, num_tiles=1))
+    out, lse = paged_attention(empty)
+    assert limits.out.shape == limits.out_bound.shape == out.shape == (0, 2, 8)
+    assert limits.lse.shape == limits.lse_bound.shape == lse.shape == (0, 2)
+    assert (limits.seen, limits.visibility) == (0, 1.0)

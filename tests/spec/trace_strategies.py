@@ -49,7 +49,8 @@ def operations_of(kind: type) -> st.SearchStrategy[Any]:
     return st.builds(kind, **of_field)
 
 
-counts = naturals | st.builds(Range, naturals, st.none() | naturals) | st.builds(Range, st.none(), naturals)
+bounds = st.tuples(naturals, naturals).map(sorted)
+counts = naturals | st.builds(Range, naturals) | st.builds(Range, st.none(), naturals) | bounds.map(lambda b: Range(*b))
 expects = st.builds(
     Expect,
     st.none() | st.sampled_from(["ok", "refused", "error"]),
@@ -68,7 +69,8 @@ options = st.fixed_dictionaries(
     {},
     optional={
         **dict.fromkeys(("prefix_cache", "overlapped_steps", "dedup"), st.booleans()),
-        **dict.fromkeys(("max_rollback", "swap_blocks"), naturals),
+        "max_rollback": naturals,
+        "swap_blocks": st.integers(0, 2**24),
         **dict.fromkeys(("sliding_window", "max_requests"), st.none() | st.integers(1, 2**40)),
         "publish": st.sampled_from(["commit", "schedule"]),
     },
@@ -79,5 +81,9 @@ attentions = st.builds(
     st.none() | positive, st.floats(0, 1e3), st.booleans(), st.booleans(),
 )  # fmt: skip
 capabilities = st.lists(st.sampled_from(CAPABILITIES), max_size=3).map(tuple)
-headers = st.builds(Header, positive, positive, integers, options, capabilities, names, st.none() | attentions)
+sizes = st.sampled_from([(1, 2**25), (2**5, 2**20), (2**20, 2**5)]) | st.tuples(*[st.integers(1, 2**12)] * 2)
+headers = st.builds(
+    lambda size, *rest: Header(*size, *rest),
+    sizes, integers, options, capabilities, names, st.none() | attentions,
+)  # fmt: skip
 traces = st.builds(Trace, headers, st.lists(lines, max_size=4).map(tuple))

@@ -77,6 +77,16 @@ def test_colour_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\x1b[1m" in capsys.readouterr().out
 
 
+def test_a_large_block_is_drawn_by_its_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "large.jsonl"
+    admit = '{"op": "admit", "request": "a", "tokens": [1, 2, 3]}\n{"op": "commit", "request": "a", "computed": 2}\n'
+    reserve = '{"op": "reserve", "request": "a", "length": 1001}\n'
+    path.write_text(HEADER.replace('"block_size": 2', '"block_size": 1000') + admit + reserve)
+    assert main(["explain", str(path)]) == 0
+    last = capsys.readouterr().out.split("\n\n")[-1]
+    assert "a  length 3 reserved 1001 computed 2  0[2# 1o 997.] *1[1000.]" in last
+
+
 def test_a_large_pool_is_drawn_by_its_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "large.jsonl"
     admits = "".join(f'{{"op": "admit", "request": "r{i}", "tokens": [{i}]}}\n' for i in range(20))

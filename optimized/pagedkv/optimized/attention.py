@@ -6,14 +6,15 @@ silently. Semantics, odd cases and the order of masks are those of `pagedkv.spec
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention_arguments import (
-    FORMATS, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask, check_out,
-    check_tensors, on_device, require,
+    FORMATS, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask,
+    check_no_gradient, check_out, check_tensors, on_device, overlap, reach_of, require,
 )  # fmt: skip
 from pagedkv.spec.words import Misuse
 
@@ -57,6 +58,12 @@ def backend_for(device: torch.device, name: BackendName | None = None) -> Backen
     raise Misuse("backend", name, "'torch', 'triton', or None to follow the device")
 
 
+def check_split_size(size: int) -> None:
+    """A split is made of whole tiles, of 16 positions at least."""
+    check_integer("split_size", size, 16, "a multiple of 16, at least 16")
+    require(size % 16 == 0, "split_size", size, "a multiple of 16, at least 16")
+
+
 def paged_attention(
     query: Tensor,
     k_cache: Tensor,
@@ -89,22 +96,24 @@ def paged_attention(
     nothing. `alibi_slopes`, `sinks` (num_q_heads,) float32. `split_size`: positions a split, a multiple of 16.
 
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_lse` also the natural log-sum-exp
-    (total_q, num_q_heads) float32. A row that sees nothing gives 0 and -inf. Raises `Misuse`.
+    (total_q, num_q_heads) float32. A row that sees nothing gives 0 and -inf. Raises `Misuse`, also for gradients.
     """
     check_attention(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q)
     mask = Mask(query.shape[2] ** -0.5 if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
     check_mask(query, mask)
+    furthest = block_tables.shape[1] * k_cache.shape[1] + len(query)
+    mask = replace(mask, scale=float(mask.scale), softcap=float(softcap), window=reach_of(window, furthest))
     size = SPLIT_SIZE if split_size is None else split_size
-    check_integer("split_size", size, 16, "a multiple of 16, at least 16")
-    require(size % 16 == 0, "split_size", size, "a multiple of 16, at least 16")
-    value_dim = v_cache.shape[3]
-    if out is None:
-        out = query.new_empty((*query.shape[:2], value_dim))
-    check_out(out, query, value_dim)
+    check_split_size(size)
+    result = query.new_empty((*query.shape[:2], v_cache.shape[3])) if out is None else out
+    check_out(result, query, v_cache.shape[3])
+    apart = not any(overlap(result, tensor) for tensor in (query, k_cache, v_cache))
+    target = result if apart else torch.empty_like(result)  # nothing is overwritten before it is read
     lse = torch.empty(query.shape[:2], dtype=torch.float32, device=query.device)
     chosen = backend_for(query.device, backend)
-    chosen.attend(query, (k_cache, v_cache), block_tables, seq_lens, cu_seqlens_q, mask, out, lse, size)
-    return (out, lse) if return_lse else out
+    chosen.attend(query, (k_cache, v_cache), block_tables, seq_lens, cu_seqlens_q, mask, target, lse, int(size))
+    result = result if apart else result.copy_(target)
+    return (result, lse) if return_lse else result
 
 
 def write_kv(
@@ -121,7 +130,7 @@ def write_kv(
     A slot is block * block_size + offset; rows with a slot < 0 are skipped. Rows are rounded to the caches' dtype, to
     nearest, ties to even. Slots are distinct and inside the cache; on a GPU nobody looks. Raises `Misuse`.
     """
-    check_caches(k_cache, v_cache)
+    check_caches(k_cache, v_cache, written=True)
     check_tensors(key=key, value=value, slot_mapping=slot_mapping)
     require(slot_mapping.dim() == 1, "slot_mapping.shape", tuple(slot_mapping.shape), "(num_tokens,)")
     for name, rows, cache in (("key", key, k_cache), ("value", value, v_cache)):
@@ -130,6 +139,7 @@ def write_kv(
         allowed = f"{' or '.join(dict.fromkeys(('torch.float32', str(cache.dtype))))}"
         require(rows.dtype in (torch.float32, cache.dtype), f"{name}.dtype", rows.dtype, allowed)
         check_dense(name, rows)
+        check_no_gradient(name, rows)
         on_device(name, rows, k_cache.device)
     require(slot_mapping.dtype == torch.int64, "slot_mapping.dtype", slot_mapping.dtype, "int64")
     on_device("slot_mapping", slot_mapping, k_cache.device)
@@ -137,24 +147,25 @@ def write_kv(
 
 
 def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName | None = None) -> None:
-    """Copy whole blocks within each cache, in place. `pairs` (num_pairs, 2) int64: source, destination.
+    """Copy whole blocks within each cache, in place. `pairs` (num_pairs, 2) int32 or int64: source, destination.
 
     The caches (keys and values of all layers, say) have equally many blocks, and lie on one device.
     All copies happen as if at once: destinations are distinct, and none is a source. A pair with a source < 0 is
     skipped. On the CPU a bad pair is `Misuse`; on a GPU nobody looks.
     """
     check_tensors(pairs=pairs)
-    require(not isinstance(caches, Tensor), "caches", "a tensor", "a sequence of caches, such as [k_cache, v_cache]")
+    several = isinstance(caches, Sequence)
+    require(several, "caches", f"a {type(caches).__name__}", "a sequence of caches, such as [k_cache, v_cache]")
     shape = tuple(pairs.shape)
-    require(pairs.dtype == torch.int64, "pairs.dtype", pairs.dtype, "int64")
+    require(pairs.dtype in (torch.int32, torch.int64), "pairs.dtype", pairs.dtype, "int32 or int64")
     require(len(shape) == 2 and shape[1] == 2, "pairs.shape", shape, "(num_pairs, 2)")
     for i, cache in enumerate(caches):
-        check_cache(f"caches[{i}]", cache)
+        check_cache(f"caches[{i}]", cache, written=True)
         on_device("pairs", pairs, cache.device)
         blocks = len(caches[0])  # what is checked for the first cache holds for all: none is changed in vain
         require(len(cache) == blocks, f"caches[{i}].shape", tuple(cache.shape), f"{blocks} blocks, as in caches[0]")
     for cache in caches:
-        backend_for(cache.device, backend).copy_blocks(cache, pairs.contiguous())
+        backend_for(cache.device, backend).copy_blocks(cache, pairs.long())
 
 
 def gather_kv(cache: Tensor, block_table: Tensor, length: int) -> Tensor:

@@ -4,9 +4,8 @@ Shapes, dtypes, devices and strides are known on the host, so every check here i
 *in* a block table on a GPU (an id out of range) cannot be seen without waiting for the device, and is the caller's.
 """
 
-import math
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from torch import Tensor
 from pagedkv.spec.words import Misuse
 
 FORMATS = (torch.float32, torch.float16, torch.bfloat16)
+LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,13 @@ def check_tensors(**arguments: object) -> None:
 
 
 def check_number(name: str, value: object, allowed: str) -> None:
-    """A finite number; what else is asked of it is asked after this."""
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    require(number, name, value, allowed)
+    """An integer or a float that is finite in float32; what else is asked of it is asked after this."""
+    fraction = isinstance(value, Rational) and not isinstance(value, Integral)
+    try:
+        finite = isinstance(value, Real) and abs(float(value)) <= LARGEST
+    except OverflowError:  # a large integer
+        finite = False
+    require(finite and not fraction and not isinstance(value, bool), name, value, allowed)
 
 
 def check_integer(name: str, value: object, least: int, allowed: str) -> None:
@@ -58,19 +62,46 @@ def check_integer(name: str, value: object, least: int, allowed: str) -> None:
     require(integer, name, value, allowed)
 
 
-def check_cache(name: str, cache: Tensor) -> None:
+def check_no_gradient(name: str, tensor: Tensor) -> None:
+    """No gradient is lost in silence. Under `torch.no_grad` none is expected, so that parameters may be passed."""
+    allowed = "False, or a call under torch.no_grad(): attention over a cache has no gradient"
+    require(not (tensor.requires_grad and torch.is_grad_enabled()), f"{name}.requires_grad", True, allowed)
+
+
+def check_destination(name: str, tensor: Tensor) -> None:
+    """What is written has its own memory for every element: each dimension steps past all that lie within it."""
+    reach = 0
+    for stride, length in sorted((s, n) for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1):
+        allowed = "elements that share no memory (not expanded), as it is written"
+        require(stride > reach or tensor.numel() == 0, f"{name}.stride()", tensor.stride(), allowed)
+        reach += stride * (length - 1)
+
+
+def overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether the bytes from first to last element of one meet those of the other."""
+    ends = []
+    for tensor in (a, b):
+        last = sum(stride * (length - 1) for stride, length in zip(tensor.stride(), tensor.shape, strict=True))
+        ends.append(tensor.data_ptr() + (last + 1) * tensor.itemsize)
+    return a.numel() > 0 and b.numel() > 0 and a.data_ptr() < ends[1] and b.data_ptr() < ends[0]
+
+
+def check_cache(name: str, cache: Tensor, *, written: bool = False) -> None:
     """A cache is (num_blocks, block_size, num_kv_heads, dim), any strides, the last dimension contiguous."""
     check_tensors(**{name: cache})
     shape = "(num_blocks, block_size, num_kv_heads, head_dim), each >= 1"
     require(cache.dim() == 4 and all(cache.shape), f"{name}.shape", tuple(cache.shape), shape)
     require(cache.dtype in FORMATS, f"{name}.dtype", cache.dtype, "float32, float16 or bfloat16")
     check_dense(name, cache)
+    check_no_gradient(name, cache)
+    if written:
+        check_destination(name, cache)
 
 
-def check_caches(k_cache: Tensor, v_cache: Tensor) -> None:
+def check_caches(k_cache: Tensor, v_cache: Tensor, *, written: bool = False) -> None:
     """Both caches hold the same blocks, in the same format, on the same device."""
-    check_cache("k_cache", k_cache)
-    check_cache("v_cache", v_cache)
+    check_cache("k_cache", k_cache, written=written)
+    check_cache("v_cache", v_cache, written=written)
     same = tuple(k_cache.shape[:3])
     require(tuple(v_cache.shape[:3]) == same, "v_cache.shape", tuple(v_cache.shape), f"{(*same, 'value_dim')}")
     require(v_cache.dtype == k_cache.dtype, "v_cache.dtype", v_cache.dtype, f"that of k_cache, {k_cache.dtype}")
@@ -109,7 +140,7 @@ def check_attention(
     require(query.dtype == k_cache.dtype, "query.dtype", query.dtype, f"that of the caches, {k_cache.dtype}")
     check_dense("query", query)
     on_device("query", query, device)
-    require(not query.requires_grad, "query.requires_grad", True, "False: attention over a cache has no gradient")
+    check_no_gradient("query", query)
     require(block_tables.dim() == 2, "block_tables.shape", tuple(block_tables.shape), "(num_requests, max_blocks)")
     num_requests = block_tables.shape[0]
     check_integers("block_tables", block_tables, tuple(block_tables.shape), device)
@@ -137,6 +168,15 @@ def check_mask(query: Tensor, mask: Mask) -> None:
             require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}, one a query head")
             require(tensor.dtype == torch.float32, f"{name}.dtype", tensor.dtype, "float32")
             on_device(name, tensor, query.device)
+            check_no_gradient(name, tensor)
+
+
+def reach_of(window: int | None, furthest: int) -> int | None:
+    """The window as the backends take it: None if it hides nothing, so that no sum with it overflows.
+
+    `furthest`: what no distance between a row and a position exceeds.
+    """
+    return None if window is None or window > furthest else int(window)
 
 
 def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
@@ -147,3 +187,5 @@ def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
     require(out.dtype == query.dtype, "out.dtype", out.dtype, f"that of query, {query.dtype}")
     check_dense("out", out)
     on_device("out", out, query.device)
+    check_no_gradient("out", out)
+    check_destination("out", out)

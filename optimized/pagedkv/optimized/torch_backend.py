@@ -104,9 +104,29 @@ def attend_request(
     shift = torch.where(top == -torch.inf, 0.0, top)
     p = torch.exp(s - shift[..., None])
     total = p.sum(2) if extra is None else p.sum(2) + torch.exp(extra - shift)
-    weighted = p.view(rows, num_kv_heads, group, -1).transpose(0, 1).flatten(1, 2) @ v
+    weighted = weigh(p.view(rows, num_kv_heads, group, -1).transpose(0, 1).flatten(1, 2), v, seen, group)
     out = weighted.view(num_kv_heads, rows, group, -1).permute(1, 0, 2, 3).flatten(1, 2)
     nothing = ~seen.any(1)[:, None].expand(rows, num_q_heads)
     divisor = torch.where(nothing | (total == 0), 1.0, total)
     out = torch.where(nothing[..., None], 0.0, out / divisor[..., None])
     return out.to(query.dtype), torch.where(nothing, -torch.inf, shift + torch.log(divisor))
+
+
+def weigh(p: Tensor, v: Tensor, seen: Tensor, group: int) -> Tensor:
+    """p @ v, where what a row does not see counts for nothing: 0 * NaN and 0 * inf are no 0.
+
+    `p` (num_kv_heads, m * group, n), `v` (num_kv_heads, n, value_dim), `seen` (m, n). Rows that see the same of the odd
+    tokens share one product, of the shape that the product would have without any: the same bits.
+    """
+    odd = ~v.isfinite().all(2).all(0)
+    if not odd.any():
+        return p @ v
+    rows_that_see: dict[tuple[bool, ...], list[int]] = {}
+    for row, pattern in enumerate(seen[:, odd].tolist()):
+        rows_that_see.setdefault(tuple(pattern), []).append(row)
+    result = p.new_empty((len(p), len(seen), group, v.shape[2]))
+    for rows in rows_that_see.values():
+        cleaned = v.clone()  # with the strides of v, which the order of a sum may depend on
+        cleaned[:, odd & ~seen[rows[0]]] = 0.0
+        result[:, rows] = (p @ cleaned).view_as(result)[:, rows]
+    return result.flatten(1, 2)

@@ -60,6 +60,9 @@ def row_places(total_q: int, seq_lens: Tensor, cu_seqlens_q: Tensor | None) -> t
     rows = torch.arange(total_q, dtype=torch.int32, device=seq_lens.device)
     if cu_seqlens_q is None:
         return rows, seq_lens - 1
+    if len(seq_lens) == 0:  # every row is padding
+        return torch.full_like(rows, -1), torch.zeros_like(rows)
+    cu_seqlens_q = cu_seqlens_q.contiguous()
     request = torch.searchsorted(cu_seqlens_q, rows, right=True, out_int32=True) - 1
     known = rows < cu_seqlens_q[-1]
     request = torch.where(known, request, 0)
@@ -83,6 +86,7 @@ def attention_launches(
 ) -> list[Launch]:
     """`decode_kernel` over all query rows, and `merge_kernel` if the table is wider than one split.
 
+    Kernels step through tensors of one dimension by 1, so those are made contiguous, which is free if they are.
     `rows`: request and position of each row (`row_places`). `tile`: tokens a step at the most, by default those of
     `tile_and_warps`; it is halved until it divides the split size. `upcast` is for the interpreter.
     """
@@ -98,11 +102,12 @@ def attention_launches(
     while split_size % tile:
         tile //= 2
     constants |= {"TILE": tile, "SPLIT_SIZE": split_size, "ONE_SPLIT": num_splits == 1, "UPCAST": upcast}
-    absent = seq_lens  # a pointer that the kernel does not follow
+    lengths = seq_lens.contiguous()
+    slopes, sinks = (  # in place of one that is absent, a pointer that the kernel does not follow
+        lengths if heads is None else heads.contiguous() for heads in (mask.alibi_slopes, mask.sinks)
+    )
     args = (
-        query, key_cache, value_cache, block_tables, seq_lens, *rows,
-        absent if mask.alibi_slopes is None else mask.alibi_slopes,
-        absent if mask.sinks is None else mask.sinks,
+        query, key_cache, value_cache, block_tables, lengths, *(each.contiguous() for each in rows), slopes, sinks,
         out, lse, parts, part_max, part_sum, float(mask.scale), float(mask.softcap),
         *query.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3], block_tables.stride(0),
         *out.stride()[:2], num_splits,
@@ -177,7 +182,7 @@ def write_launch(rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slo
         f"{str(key.dtype).removeprefix('torch.')} into {str(key_cache.dtype).removeprefix('torch.')}",
         write_kv_kernel,
         (len(slot_mapping), ceil_div(elements, piece)),
-        (key, value, key_cache, value_cache, slot_mapping, num_kv_heads, *strides),
+        (key, value, key_cache, value_cache, slot_mapping.contiguous(), num_kv_heads, *strides),
         {"BLOCK_SIZE": size, "HEAD_DIM": head_dim, "VALUE_DIM": value_dim, "PIECE": piece, "num_warps": 4},
     )
 
@@ -189,7 +194,7 @@ def copy_launch(cache: Tensor, pairs: Tensor) -> Launch:
     constants = {"BLOCK_SIZE": size, "NUM_HEADS": num_heads, "DIM": dim, "PIECE": piece, "num_warps": 4}
     grid = (len(pairs), ceil_div(size * num_heads * dim, piece))
     configuration = str(cache.dtype).removeprefix("torch.")
-    args = (cache, pairs, *cache.stride()[:3])
+    args = (cache, pairs.contiguous(), *cache.stride()[:3])
     return Launch("copy_blocks", configuration, copy_blocks_kernel, grid, args, constants)
 
 

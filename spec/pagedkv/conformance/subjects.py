@@ -26,7 +26,7 @@ def subject(name: str) -> SubjectFactory:
     >>> subject("refrence")
     Traceback (most recent call last):
     ...
-    pagedkv.spec.words.Misuse: subject='refrence' is not allowed: expected reference, optimized or module:factory
+    pagedkv.spec.misuse.Misuse: subject='refrence' is not allowed: expected reference, optimized or module:factory
     """
     module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
     if not (module_name and colon and attribute):

@@ -131,7 +131,7 @@ def paged_attention(problem: Problem) -> tuple[Array, Array]:
     Each request is gathered through its block table and attends by itself.
     """
     out = np.zeros((*problem.query.shape[:2], problem.value_cache.shape[3]))
-    lse = np.zeros(problem.query.shape[:2])
+    lse = np.full(problem.query.shape[:2], -np.inf)  # rows past the last request see nothing
     for rows, key, value, options in requests(problem):
         out[rows], lse[rows] = attention(problem.query[rows], key, value, **options)
     return out, lse

@@ -33,8 +33,9 @@ def available(state: State) -> int:
 
 def available_in_order(state: State) -> Iterator[Block]:
     """Free blocks first, so that nothing is evicted that need not be; the lowest first, which is only a custom."""
-    blocks = [block for block in range(state.config.num_blocks) if is_available(state, block)]
-    return iter(sorted(blocks, key=lambda block: (block in state.entries, block)))
+    blocks = range(state.config.num_blocks)
+    yield from (block for block in blocks if is_available(state, block) and block not in state.entries)
+    yield from (block for block in blocks if is_available(state, block) and block in state.entries)
 
 
 def evictable(state: State) -> list[Block]:

@@ -127,10 +127,10 @@ def _losses(p: Array, values: Array, out: Array) -> Array:
 
 def paged_bound(problem: Problem, model: RoundingModel) -> Bound:
     """The bound for a launch, its output in the problem's dtype; shapes as `paged_attention`."""
-    parts = [
-        bound(problem.query[rows], key, value, model=model, dtype=problem.dtype, **options)
-        for rows, key, value, options in requests(problem)
-    ]
+    none = np.zeros((0, problem.query.shape[1], problem.value_cache.shape[3]))
+    parts = [Bound(none, none[..., 0], none, none[..., 0], 0, 0)]  # without requests it is all there is
+    for rows, key, value, options in requests(problem):
+        parts.append(bound(problem.query[rows], key, value, model=model, dtype=problem.dtype, **options))
     out, lse, out_bound, lse_bound = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("out", "lse", "out_bound", "lse_bound")
     )

@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
-from pagedkv.spec.words import Reason
+from pagedkv.spec.words import Misuse, Reason
 
 OUTCOMES: Final = ("ok", "refused", "error")
 
 
 @dataclass(frozen=True)
 class Range:
-    """Counts from `min` to `max`, both included; None: no bound."""
+    """Counts from `min` to `max`, both included; None: no bound. One that no count is in is misuse."""
 
     min: int | None = None
     max: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.min is not None and self.max is not None and self.max < self.min:
+            raise Misuse("max", self.max, f"at least {self.min}, the min of the same range")
 
     def __contains__(self, count: object) -> bool:
         low, high = self.min, self.max

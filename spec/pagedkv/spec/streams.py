@@ -14,15 +14,18 @@ pseudorandom number generators" (OOPSLA 2014). Tokens lie in [0, 2**31).
 True
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
-from pagedkv.spec.words import Token
+from pagedkv.spec.words import Misuse, Token
 
 MAX_COUNT = 2**24
 """Tokens that one use of a stream may expand to: a slip in a trace should not fill the memory."""
+MAX_STREAMED = 2**25
+"""Tokens that all streams of one trace may expand to."""
 
 
 @dataclass(frozen=True)
@@ -61,3 +64,18 @@ def stream_tokens(name: str, start: int, count: int) -> tuple[Token, ...]:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return tuple(((z ^ (z >> np.uint64(31))) >> np.uint64(33)).tolist())
+
+
+def check_streamed(lines: Iterable[object], already: int = 0) -> int:
+    """Tokens that the streams of lines (JSON values) expand to, plus `already`; too many for a trace is misuse."""
+    for line in lines:
+        ops = line.get("ops") if isinstance(line, dict) else ()
+        for row in (line, *(ops if isinstance(ops, list) else ())):
+            tokens = row.get("tokens") if isinstance(row, dict) else ()
+            for part in tokens if isinstance(tokens, list) else (tokens,):
+                count = part.get("count") if isinstance(part, dict) else 0
+                if isinstance(count, int | float) and count > 0:
+                    already += int(min(count, MAX_COUNT + 1))  # one stream that is too long is named where it is read
+        if already > MAX_STREAMED:
+            raise Misuse("tokens of all streams", already, f"at most {MAX_STREAMED} in one trace")
+    return already

@@ -11,6 +11,8 @@ header, then one operation a line, its key "op" and the fields of `pagedkv.spec.
   declares the policy, "t" (seconds) places the operation on a timeline.
 * A key starting "x-" is ignored. Any other unknown key or operation, a key given twice, a missing key or a wrong type
   is a `TraceError` with file and line. A *value* that no operation allows is no error here: misuse can be recorded.
+* Sizes: at most 2**20 blocks, 2**25 slots (num_blocks * block_size) and 2**24 swap blocks; a stretch of a stream has at
+  most 2**24 tokens, all of a trace 2**25. Integers lie within +-2**53, and ids are text: no halves of surrogate pairs.
 * "requires" lists capabilities; to a subject that lacks one, the whole trace does not apply.
 
 `data/trace.schema.json` says the same as a JSON Schema; `data/sample.jsonl` has every operation, and can be replayed.
@@ -34,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from pagedkv.spec.expectation import Expect, Range, mismatches
-from pagedkv.spec.streams import Stream, Streamed, stream_tokens
+from pagedkv.spec.streams import Stream, Streamed, check_streamed, stream_tokens
 from pagedkv.spec.trace_fields import NAMES, VERSION, read_header, read_line
 from pagedkv.spec.trace_json import TraceError, decode
 from pagedkv.spec.trace_records import Attention, Header, Line, Trace
@@ -50,7 +52,7 @@ DATA = Path(__file__).parent / "data"
 
 def parse(text: str, file: str = "<trace>") -> Trace:
     """The trace written in `text`; errors are `TraceError` and name `file`. Blank lines are skipped."""
-    header, lines = None, []
+    header, lines, streamed = None, [], 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -58,7 +60,9 @@ def parse(text: str, file: str = "<trace>") -> Trace:
             if header is None:
                 header = read_header("header", decode(line))
             else:
-                lines.append(read_line("line", decode(line), number))
+                value = decode(line)
+                streamed = check_streamed([value], streamed)
+                lines.append(read_line("line", value, number))
         except Misuse as problem:
             raise TraceError(file, number, str(problem)) from problem
     if header is None:
@@ -80,6 +84,7 @@ def dumps(trace: Trace) -> str:
     header = {"pagedkv_trace": VERSION, **_set_fields(trace.header)}
     lines = [_line(line) for line in trace.lines]
     read_header("header", header)
+    check_streamed(lines)
     for number, line in enumerate(lines, start=1):
         read_line(f"lines[{number}]", line)
     return "".join(json.dumps(line) + "\n" for line in (header, *lines))

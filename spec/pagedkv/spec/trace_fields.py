@@ -13,6 +13,9 @@ from pagedkv.spec.words import Misuse, Reason
 
 VERSION: Final = 1
 
+MAX_BLOCKS, MAX_SWAP_BLOCKS, MAX_SLOTS = 2**20, 2**24, 2**25
+"""Of the pool of a trace, slots being num_blocks * block_size: a `reserve` can name as many."""
+
 OPERATIONS: Final[Mapping[str, type]] = {
     "admit": ops.Admit, "reserve": ops.Reserve, "append": ops.Append, "commit": ops.Commit, "fork": ops.Fork,
     "truncate": ops.Truncate, "free": ops.Free, "preempt": ops.Preempt, "resume": ops.Resume, "lookup": ops.Lookup,
@@ -126,7 +129,13 @@ def read_header(name: str, value: object) -> Header:
     if (version := values.pop("pagedkv_trace")) != VERSION:
         raise Misuse(f"{name}.pagedkv_trace", version, f"version {VERSION}")
     header = Header(**values)
-    header.config()  # raises for options that no pool can have
+    config = header.config()  # raises for options that no pool can have
+    for key, size, most in (
+        ("num_blocks", config.num_blocks, MAX_BLOCKS), ("options.swap_blocks", config.swap_blocks, MAX_SWAP_BLOCKS),
+        ("num_blocks * block_size", config.num_blocks * config.block_size, MAX_SLOTS),
+    ):  # fmt: skip
+        if size > most:
+            raise Misuse(f"{name}.{key}", size, f"at most {most}")
     return header
 
 

@@ -5,7 +5,7 @@ expect is an error that says so: a key misspelt in a trace must not turn an expe
 """
 
 import json
-import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -32,30 +32,33 @@ def decode(text: str) -> object:
     >>> decode('{"op": "free", "op": "resume"}')
     Traceback (most recent call last):
     ...
-    pagedkv.spec.words.Misuse: key='op' is not allowed: expected each key once
+    pagedkv.spec.misuse.Misuse: key='op' is not allowed: expected each key once
     """
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        keys = [key for key, _ in pairs]
-        for key in keys:
-            if keys.count(key) > 1:
+        found: dict[str, object] = {}
+        for key, value in pairs:
+            if key in found:
                 raise Misuse("key", key, "each key once")
-        return dict(pairs)
+            found[key] = value
+        return found
 
     def constant(name: str) -> object:
         raise Misuse("number", name, "a finite number")
 
     try:
         value: object = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except Misuse:
+        raise
+    except (ValueError, RecursionError) as error:  # no JSON, an integer of thousands of digits, nested too deep
         raise Misuse("line", text[:80], f"one JSON object ({error})") from error
     return value
 
 
 def string(name: str, value: object) -> str:
-    """Any string: request ids, namespaces, steps, notes."""
-    if not isinstance(value, str):
-        raise Misuse(name, value, "a string")
+    """Any text: request ids, namespaces, steps, notes. Half a surrogate pair, which JSON can write, is no text."""
+    if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
+        raise Misuse(name, value, "a string of Unicode characters")
     return value
 
 
@@ -68,7 +71,7 @@ def boolean(name: str, value: object) -> bool:
 
 def number(name: str, value: object) -> float:
     """Any finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise Misuse(name, value, "a number")
     return float(value)
 
@@ -104,7 +107,7 @@ def one_of(allowed: Collection[str]) -> Reader:
 
     def read(name: str, value: object) -> str:
         if value not in allowed:
-            raise Misuse(name, value, "one of " + ", ".join(repr(word) for word in allowed))
+            raise Misuse(name, value, "one of " + ", ".join(repr(str(word)) for word in allowed))
         return str(value)
 
     return read

@@ -16,6 +16,8 @@ MAX_BLOCKS = 64
 """A larger pool is drawn by its changed blocks only."""
 MAX_REQUESTS = 16
 """More requests are drawn by the changed ones only."""
+MAX_SLOTS = 64
+"""A larger block is drawn by how many slots it has of each kind."""
 BLOCKS_A_LINE = 16
 TOKENS_SHOWN = 6
 
@@ -120,10 +122,12 @@ def _request(name: RequestId, before: State, after: State, paint: Paint) -> str:
 def _entry(r: Request, logical: int, size: int) -> str:
     if r.table[logical] == HOLE:
         return "hole"
-    positions = range(logical * size, (logical + 1) * size)
-    known = min(r.length, r.reserved)
-    slots = "".join("#" if p < r.computed else "o" if p < known else "." for p in positions)
-    return f"{r.table[logical]}[{slots}]"
+    computed = min(max(r.computed - logical * size, 0), size)
+    known = min(max(min(r.length, r.reserved) - logical * size, computed), size)
+    kinds = [("#", computed), ("o", known - computed), (".", size - known)]
+    if size > MAX_SLOTS:
+        return f"{r.table[logical]}[{' '.join(f'{count}{kind}' for kind, count in kinds if count)}]"
+    return f"{r.table[logical]}[{''.join(kind * count for kind, count in kinds)}]"
 
 
 def _cell(state: State, block: Block) -> str:
@@ -134,13 +138,14 @@ def _cell(state: State, block: Block) -> str:
 
 def _pool(before: State, after: State, paint: Paint) -> Iterator[str]:
     count = after.config.num_blocks
-    cells = [_cell(after, block) for block in range(count)]
-    changed = [block for block in range(count) if cells[block] != _cell(before, block)]
+    in_use = {block for s in (before, after) for uses in (s.references, s.held, s.entries) for block in uses}
+    changed = [block for block in sorted(in_use) if _cell(after, block) != _cell(before, block)]
     if count > MAX_BLOCKS:
-        shown = " ".join(f"{block}:{cells[block]}" for block in changed[:MAX_BLOCKS])
+        shown = " ".join(f"{block}:{_cell(after, block)}" for block in changed[:MAX_BLOCKS])
         more = len(changed) - MAX_BLOCKS
         yield f"  pool, changed blocks: {shown or 'none'}{f' and {more} more' if more > 0 else ''}"
     else:
+        cells = [_cell(after, block) for block in range(count)]
         for first in range(0, count, BLOCKS_A_LINE):
             line = range(first, min(first + BLOCKS_A_LINE, count))
             yield "  block " + " ".join(f"{block:>4}" for block in line)

@@ -7,8 +7,8 @@ is written as a trace.
 import argparse
 from typing import Any
 
-from pagedkv.cli.inputs import natural, positive, print_json, progress, subject_factory
-from pagedkv.cli.report import columns, write_failure
+from pagedkv.cli.inputs import aside, natural, positive, print_json, progress, subject_factory
+from pagedkv.cli.report import check_writable, columns, trace_line, write_failure
 from pagedkv.conformance.exhaustive import SliceReport
 from pagedkv.conformance.exhaustive import run as visit
 from pagedkv.conformance.exhaustive import slices_for
@@ -32,12 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
     factory = subject_factory(arguments.subject)
-    capabilities = factory(Config(num_blocks=2, block_size=2)).capabilities
+    check_writable(arguments.out)
+    with aside():
+        capabilities = factory(Config(num_blocks=2, block_size=2)).capabilities
     names = arguments.slice or [part.name for part in slices_for(capabilities)]
     results = []
     for name in names:
         progress(f"exhaust {name} ...")
-        report = visit(factory, name, seed=arguments.seed, max_states=arguments.max_states, progress=None)
+        with aside():
+            report = visit(factory, name, seed=arguments.seed, max_states=arguments.max_states, progress=None)
         results.append(slice_data(report, arguments.out))
         if report.violation:
             break
@@ -77,5 +80,5 @@ def slice_lines(results: list[dict[str, Any]]) -> list[str]:
     for result in results:
         if not result["holds"]:
             lines.append(f"VIOLATED in {result['slice']}: {result['law']}: {result['detail']}")
-            lines.append(f"  trace: {result['trace']}")
+            lines.append(trace_line(result["trace"]))
     return lines

@@ -5,11 +5,14 @@ and no program exercised is a violation, too: more programs or steps then help. 
 """
 
 import argparse
+from collections.abc import Callable
+from dataclasses import replace
 
-from pagedkv.cli.inputs import natural, positive, print_json, progress, subject_factory
-from pagedkv.cli.report import columns, writing
+from pagedkv.cli.inputs import aside, natural, positive, print_json, progress, subject_factory
+from pagedkv.cli.report import check_writable, columns, trace_line, write_trace
 from pagedkv.conformance.fuzz import FuzzReport
 from pagedkv.conformance.fuzz import run as fuzz
+from pagedkv.spec.subject import SubjectFactory
 
 HELP = "random programs on a subject"
 EVERY_PROGRAMS = 100
@@ -34,16 +37,25 @@ def run(arguments: argparse.Namespace) -> int:
             progress(f"fuzz: {programs} of {arguments.programs} programs, {operations:,} operations")
 
     factory = subject_factory(arguments.subject)
-    with writing(arguments.out):
-        report = fuzz(
-            factory, seed=arguments.seed, programs=arguments.programs, steps=arguments.steps,
-            out_dir=arguments.out, progress=tell,
-        )  # fmt: skip
+    check_writable(arguments.out)
+    report = run_programs(factory, arguments.seed, arguments.programs, arguments.steps, arguments.out, tell)
     if arguments.json:
         print_json({"subject": arguments.subject, **report.as_json()})
     else:
         print("\n".join(report_lines(report)))
     return int(not report.holds)
+
+
+def run_programs(
+    factory: SubjectFactory, seed: int, programs: int, steps: int, out: str, tell: Callable[[int, int], None]
+) -> FuzzReport:
+    """Run random programs; a violation is written to `out`, if that can be written to."""
+    with aside():
+        report = fuzz(factory, seed=seed, programs=programs, steps=steps, progress=tell)
+    if found := report.violation:
+        path = write_trace(out, f"fuzz-{seed}-{found.program}", found.trace)
+        report = replace(report, violation=replace(found, path=path))
+    return report
 
 
 def report_lines(report: FuzzReport) -> list[str]:
@@ -70,7 +82,7 @@ def report_lines(report: FuzzReport) -> list[str]:
         lines.append(
             f"VIOLATED in program {report.violation.program}: {report.violation.law}: {report.violation.detail}"
         )
-        lines.append(f"  trace: {report.violation.path} ({len(report.violation.trace.lines)} operations)")
+        lines.append(f"{trace_line(report.violation.path)} ({len(report.violation.trace.lines)} operations)")
     elif report.not_exercised:
         lines.append(f"VIOLATED: declared, but exercised by no program: {', '.join(report.not_exercised)}")
     return lines

@@ -4,12 +4,13 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from typing import Final
 
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.spec import Config, Misuse
-from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.subject import BlockManagerSubject, Capabilities, SubjectFactory
 from pagedkv.spec.trace import Trace, load
 
 EXTRAS: Final = {
@@ -40,7 +41,8 @@ def read_trace(path: str) -> Trace:
 def subject_factory(name: str) -> SubjectFactory:
     """The factory behind a built-in name, or behind `module:factory` (found from the working directory, too).
 
-    It is called once with a small configuration, so that what is no subject is known at once.
+    It is called once with a small configuration, so that what is no subject is known at once. What it raises then and
+    later is `BadInput`, which names the subject; `Misuse` remains, since a subject need not have every option.
 
     >>> subject_factory("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
     True
@@ -48,19 +50,53 @@ def subject_factory(name: str) -> SubjectFactory:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        factory = find_subject(name)
+        with aside():
+            factory = find_subject(name)
     except Misuse as misuse:
         raise BadInput(str(misuse)) from misuse
+    except ImportError as error:
+        raise BadInput(f"subject {name!r} cannot be imported: {install_hint(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"subject {name!r} cannot be imported: {error!r}") from error
+
+    def make(config: Config) -> BlockManagerSubject:
+        try:
+            return factory(config)
+        except (Misuse, ImportError):
+            raise
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"subject {name!r} cannot be made from {config}: {error!r}") from error
+
+    with aside():
+        _check_subject(name, make)
+    return make
+
+
+def _check_subject(name: str, factory: SubjectFactory) -> None:
+    """Whether a factory makes something that could be a subject."""
     try:
         subject = factory(Config(num_blocks=2, block_size=2))
-    except ImportError:
-        raise
-    except Exception as error:
-        raise BadInput(f"subject {name!r} cannot be made from Config(num_blocks=2, block_size=2): {error!r}") from error
-    missing = [attribute for attribute in REQUIRED if not hasattr(subject, attribute)]
+        missing = [attribute for attribute in REQUIRED if not hasattr(subject, attribute)]
+        declared = None if missing else subject.capabilities
+    except ImportError as error:
+        raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
+    except Misuse as misuse:
+        raise BadInput(f"subject {name!r} cannot be made from Config(num_blocks=2, block_size=2): {misuse}") from misuse
+    except (Exception, SystemExit) as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(f"subject {name!r} cannot be looked at: {error!r}") from error
     if missing:
-        raise BadInput(f"subject {name!r} makes {subject!r}, which has no {', '.join(missing)}")
-    return factory
+        raise BadInput(f"subject {name!r} makes a {type(subject).__name__}, which has no {', '.join(missing)}")
+    if not isinstance(declared, Capabilities):
+        raise BadInput(f"subject {name!r} has capabilities of type {type(declared).__name__}: expected Capabilities")
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """What a subject prints goes to stderr: stdout is for the report."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def install_hint(error: ImportError, extra: str = "") -> str:

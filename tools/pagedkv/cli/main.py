@@ -1,17 +1,23 @@
 """The `pagedkv` command: its verbs, and the three exit codes.
 
-0: what was asked for holds · 1: a violation was found · 2: misuse, bad input files included.
+0: what was asked for holds · 1: a violation was found · 2: misuse, bad input files included, and whatever else kept the
+command from an answer: the line on stderr says what. With PAGEDKV_DEBUG=1 in the environment it has a traceback, too.
 """
 
 import argparse
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final
 
 from pagedkv.cli import exhaust, explain, fuzz, replay, verify
 from pagedkv.cli.inputs import BadInput, install_hint
+from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
 
 VERBS: Final[dict[str, ModuleType]] = {
@@ -32,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(prog="pagedkv", description=__doc__.splitlines()[0] if __doc__ else None)
     top.epilog = "Exit codes: 0 holds, 1 a violation was found, 2 misuse. Data on stdout, progress on stderr."
+    top.add_argument("--version", action="version", version=f"%(prog)s {installed_version()}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, module in VERBS.items():
         verb = verbs.add_parser(name, help=module.HELP, description=module.__doc__)
@@ -40,30 +47,66 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def installed_version() -> str:
+    """Of the package."""
+    try:
+        return version("pagedkv")
+    except PackageNotFoundError:
+        return "(not installed, run from its sources)"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (default: those of the process); the exit code.
 
     >>> main(["explain", "no/such/file"])
     2
     """
+    verb, told = "", io.StringIO()
     try:
-        parsed = parser().parse_args(arguments)
-    except SystemExit as done:  # argparse has written its message
-        return done.code if isinstance(done.code, int) else MISUSE
-    try:
-        code: int = VERBS[parsed.verb].run(parsed)
+        if sys.stdout is None:
+            raise BadInput("stdout is closed: there is nowhere to write to")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a trace has any characters, a terminal only some
+        try:
+            with redirect_stdout(told):  # argparse would not tell that a help text could not be written
+                parsed = parser().parse_args(arguments)
+        except SystemExit as done:
+            code = done.code if isinstance(done.code, int) else MISUSE
+            print(told.getvalue(), end="")
+        else:
+            verb = f" {parsed.verb}"
+            code = VERBS[parsed.verb].run(parsed)
         sys.stdout.flush()
         return code
-    except (BadInput, TraceError) as error:
-        print(f"pagedkv {parsed.verb}: error: {error}", file=sys.stderr)
-    except ImportError as error:
-        print(f"pagedkv {parsed.verb}: error: {install_hint(error)}", file=sys.stderr)
     except KeyboardInterrupt:
-        print(f"pagedkv {parsed.verb}: interrupted", file=sys.stderr)
+        print(f"pagedkv{verb}: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read has read enough; let the interpreter's own flush find no closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return MISUSE
+    except (Exception, SystemExit) as error:  # an uncaught one would end with 1, and SystemExit with any code
+        print(f"pagedkv{verb}: error: {stdout_problem() or problem(error)}", file=sys.stderr)
+        if os.environ.get("PAGEDKV_DEBUG") == "1":
+            traceback.print_exception(error)
+        return MISUSE
+
+
+def problem(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, ImportError):
+        text = install_hint(error)
+    else:
+        text = str(error) if isinstance(error, BadInput | TraceError | Misuse) else repr(error)
+    return " ".join(text.split())
+
+
+def stdout_problem() -> str:
+    """Why nothing can be written to stdout, if so; then it leads nowhere, for the interpreter flushes it once more."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return f"stdout cannot be written to: {getattr(error, 'strerror', None) or error}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -7,8 +7,11 @@ which is no violation. Exit code 1 at a violation.
 import argparse
 from typing import Any
 
-from pagedkv.cli.inputs import print_json, progress, read_trace, subject_factory
+from pagedkv.cli.inputs import aside, print_json, progress, read_trace, subject_factory
 from pagedkv.conformance.replay import ReplayReport, replay
+from pagedkv.spec import Misuse
+from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.trace import Trace
 
 HELP = "replay traces on a subject"
 
@@ -31,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     reports: dict[str, ReplayReport] = {}
     for path, trace in traces.items():
         progress(f"replay {path} ...")
-        reports[path] = replay(trace, factory, touched_only=arguments.touched_only)
+        reports[path] = replayed(trace, factory, arguments.touched_only)
     holds = all(report.verdict != "violation" for report in reports.values())
     if arguments.json:
         results: list[dict[str, Any]] = [{"trace": path, **report.as_json()} for path, report in reports.items()]
@@ -40,6 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         for path, report in reports.items():
             print(f"{path}: {_verdict(path, report)}")
     return int(not holds)
+
+
+def replayed(trace: Trace, factory: SubjectFactory, touched_only: bool) -> ReplayReport:
+    """Replay one trace. To a subject that cannot be made with its pool, it does not apply."""
+    try:
+        with aside():
+            return replay(trace, factory, touched_only=touched_only)
+    except Misuse as misuse:
+        return ReplayReport("not applicable", detail=f"the subject cannot be made: {misuse}")
 
 
 def _verdict(path: str, report: ReplayReport) -> str:

@@ -1,15 +1,16 @@
 """What the user reads: sections with a verdict each, as text and as JSON, and failures written as trace files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
-from pagedkv.cli.inputs import BadInput
+from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.shrinking import Failure, trace_of
-from pagedkv.spec import Config
-from pagedkv.spec.trace import save
+from pagedkv.spec import Config, Misuse
+from pagedkv.spec.trace import Trace, save
 
 Status: TypeAlias = Literal["holds", "violated", "not run"]
 WIDTH = 118
@@ -79,19 +80,42 @@ def columns(rows: Sequence[Sequence[object]]) -> list[str]:
     ]
 
 
-@contextmanager
-def writing(directory: str) -> Iterator[None]:
-    """What is done inside writes to `directory`; that it cannot is the user's to mend."""
+def check_writable(directory: str) -> None:
+    """Raises `BadInput` if no file can be made in `directory` or, where it is not there yet, if it cannot be made.
+
+    Known before anything runs, so that a violation is not found in vain; nothing is left behind.
+    """
+    path, made = Path(directory), list[Path]()
     try:
-        yield
+        made = [each for each in (path, *path.parents) if not each.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
     except OSError as error:
         raise BadInput(f"nothing can be written to --out {directory!r}: {error.strerror or error}") from error
+    finally:
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
 
 
-def write_failure(directory: str, name: str, config: Config, failure: Failure) -> str:
-    """Write a program that ends in a violation as a trace file; its path."""
+def write_trace(directory: str, name: str, trace: Trace) -> str | None:
+    """Write a trace that shows a violation; its path. None, and why on stderr, if that fails: the violation stands."""
     path = Path(directory) / f"{name}.jsonl"
-    with writing(directory):
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save(trace_of(config, failure), path)
+        save(trace, path)
+    except (OSError, Misuse) as error:
+        progress(f"the trace of a violation could not be written to {path}: {error}")
+        return None
     return str(path)
+
+
+def write_failure(directory: str, name: str, config: Config, failure: Failure) -> str | None:
+    """Write a program that ends in a violation as a trace file; its path, or None as in `write_trace`."""
+    return write_trace(directory, name, trace_of(config, failure))
+
+
+def trace_line(path: str | None) -> str:
+    """Where the trace of a violation is."""
+    return f"  trace: {path or 'could not be written'}"

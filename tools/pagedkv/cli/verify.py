@@ -17,17 +17,19 @@ from typing import Any
 
 from pagedkv.cli.inputs import natural, print_json, subject_factory
 from pagedkv.cli.parts import PARTS, Options, combine, run_part
-from pagedkv.cli.report import Section, render
+from pagedkv.cli.report import Section, check_writable, render
 
 HELP = "hold the optimized implementation against the specification"
 WORKERS = 2
+MISUSE = 2
+"""The exit code where the subject could not be made for a part, and no other part found a violation."""
 PACKAGES = ("numpy", "torch", "triton", "numba", "hypothesis")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     parser.add_argument("--json", action="store_true", help="the report as JSON")
-    parser.add_argument("--quick", action="store_true", help="samples in place of everything: well under a minute")
+    parser.add_argument("--quick", action="store_true", help="samples in place of everything: about a minute")
     parser.add_argument("--seed", type=natural, default=0, help="of random programs, contents and placements")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="one part; may be given more than once")
     parser.add_argument(
@@ -42,24 +44,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
     subject_factory(arguments.subject)
+    check_writable(arguments.out)
     options = Options(arguments.subject, arguments.quick, arguments.seed, arguments.out, arguments.no_progress)
     own = arguments.subject == "optimized"
     names = arguments.only or [name for name, part in PARTS.items() if own or not part.extra]
     start = time.perf_counter()
-    sections = combine(run_parts(names, options))
+    parts = run_parts(names, options)
+    sections = combine(parts)
     elapsed_s = time.perf_counter() - start
     statuses = {section.status for section in sections}
-    holds = "violated" not in statuses and not (arguments.strict and "not run" in statuses)
+    code = int("violated" in statuses or (arguments.strict and "not run" in statuses))
+    if not code and any("misuse" in part.data for part in parts):
+        code = MISUSE
+    holds = code == 0
     if arguments.json:
         print_json(_document(arguments, sections, holds, elapsed_s))
-        return int(not holds)
+        return code
     print(f"pagedkv verify: {arguments.subject}, seed {arguments.seed}{', quick' if arguments.quick else ''}")
     print(", ".join(f"{name} {value}" for name, value in machine().items()))
     print(render(sections))
     missing = ", ".join(section.name for section in sections if section.status == "not run")
     verdict = "HOLDS" if holds else "VIOLATED" if "violated" in statuses else "INCOMPLETE"
     print(f"{verdict} in {elapsed_s:.1f} s{f' (not run: {missing})' if missing else ''}")
-    return int(not holds)
+    return code
 
 
 def run_parts(names: Sequence[str], options: Options) -> list[Section]:

@@ -4,7 +4,9 @@ No tolerance and no oracle: the subject is compared with itself. Each law here i
 beside them, or what ran before; none of that is an input of attention (Kwon et al., 2023, §4.3).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +22,31 @@ def poison(bench: Bench, case: Case) -> int:
     for fill in FILLS[1:]:
         require_same_bits(plain, bench.run(case, Placement(fill=fill)), f"unused slots filled with {fill}")
     return len(FILLS) - 1
+
+
+def unseen(bench: Bench, case: Case) -> int:
+    """A position that some rows of a request see and others do not may hold NaN or Inf: those others keep their bits.
+
+    All that the first row does not see is poisoned, keys and values, then all that the last row does not see. Where
+    rows share a product, a weight of 0 does not hide what lies there: 0 * NaN and 0 * Inf are NaN.
+    """
+    plain, inside, compared = bench.run(case), contents(case), 0
+    for aim in (0, -1):
+        hidden_of, clean = [], []
+        for request, rows in enumerate(case.query_lens):
+            hidden = np.ones(case.lengths[request], dtype=bool)
+            hidden[case.sees(request, aim % rows) if rows else slice(None)] = False
+            clean += [not hidden[case.sees(request, row)].any() for row in range(rows)]
+            hidden_of.append(hidden)
+        kept = np.array(clean, dtype=bool)
+        if not any(hidden.any() for hidden in hidden_of) or not kept.any():
+            continue
+        for fill in (np.nan, np.inf):
+            keys, values = (_poisoned(arrays, hidden_of, fill) for arrays in (inside.keys, inside.values))
+            got = bench.attend(place(case, replace(inside, keys=keys, values=values)))
+            require_same_bits(_rows(plain, kept), _rows(got, kept), f"positions that the row does not see ({fill})")
+            compared += int(kept.sum())
+    return compared
 
 
 def table_tail(bench: Bench, case: Case) -> int:
@@ -133,6 +160,7 @@ def dead(bench: Bench, case: Case) -> int:
 
 RELATIONS: dict[str, Law] = {
     "poison": poison,
+    "unseen": unseen,
     "table_tail": table_tail,
     "permutation": permutation,
     "sharing": sharing,
@@ -145,6 +173,17 @@ RELATIONS: dict[str, Law] = {
     "dead_blocks": dead,
 }
 """Every relation by name."""
+
+
+def _poisoned(arrays: Sequence[Any], hidden_of: Sequence[Any], fill: float) -> tuple[Any, ...]:
+    """The arrays, one a request, with `fill` at the hidden positions."""
+    fills = (np.where(hidden[:, None, None], fill, array) for array, hidden in zip(arrays, hidden_of, strict=True))
+    return tuple(filled.astype(array.dtype) for array, filled in zip(arrays, fills, strict=True))
+
+
+def _rows(result: Result, kept: Any) -> Result:
+    """Some rows of a result."""
+    return Result(result.out[kept], None if result.lse is None else result.lse[kept])
 
 
 def _common_prefix(inside: Contents, tokens: int) -> Contents:

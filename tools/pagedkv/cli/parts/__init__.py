@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pagedkv.cli.inputs import install_hint, progress
+from pagedkv.cli.inputs import BadInput, aside, install_hint, progress
 from pagedkv.cli.report import Section, merged
 
 
@@ -54,21 +54,24 @@ ORDER: Final = ("exhaustive slices", "random programs", "attention", "kernels co
 
 
 def run_part(name: str, options: Options) -> Section:
-    """Run one part. A missing package makes it "not run"; any other exception is a violation, never silence."""
+    """Run one part. "not run" if a package is missing or at misuse; any other exception or exit is a violation."""
     start, section = time.perf_counter(), PARTS[name].section
     options.say(f"{name} ...")
     try:
-        module: Any = importlib.import_module(PARTS[name].module)
-        found: Section = module.run(options)
-    except Exception as error:
+        with aside():
+            module: Any = importlib.import_module(PARTS[name].module)
+            found: Section = module.run(options)
+    except (Exception, SystemExit) as error:
         found = _without(name, error)
     options.say(f"{name}: {found.status}")
     return Section(section, found.status, found.lines, found.data, time.perf_counter() - start)
 
 
-def _without(name: str, error: Exception) -> Section:
+def _without(name: str, error: BaseException) -> Section:
     """What to say of a part that raised. No extra brings a module of our own: that one missing is a crash."""
     section = PARTS[name].section
+    if isinstance(error, BadInput):
+        return Section(section, "not run", (f"{name} not run: {error}",), {"part": name, "misuse": str(error)})
     if isinstance(error, ImportError) and not (error.name or "").startswith("pagedkv"):
         why = install_hint(error, PARTS[name].extra)
         return Section(section, "not run", (f"{name} not run: {why}",), {"part": name, "why": why})

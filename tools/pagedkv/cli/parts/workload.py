@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
-from pagedkv.cli.report import Section, columns, write_failure
+from pagedkv.cli.report import Section, columns, trace_line, write_failure
 from pagedkv.conformance.driver import Violation
 from pagedkv.conformance.shrinking import Failure
 from pagedkv.simulation import (
@@ -41,7 +41,7 @@ def run(options: Options) -> Section:
         note = f"{violation.law}: {violation.detail}"
         program = tuple(checker.differential.log)
         trace = write_failure(options.out, "workload", pool, Failure(program, violation))
-        lines = (f"VIOLATED after {len(program)} operations: {note}", f"  trace: {trace}")
+        lines = (f"VIOLATED after {len(program)} operations: {note}", trace_line(trace))
         return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
     finally:
         gc.enable()
