@@ -24,6 +24,7 @@ test: lint  ## lint, types, then every test; ARGS="-k name" narrows them down
 
 lint: $(VENV)/ready-dev  ## ruff and mypy only
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 bench: $(VENV)/ready-dev  ## benchmarks

@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
         extra = {"torch": "torch", "triton": "gpu"}.get(missing.name or "")
         if extra is None:
             raise
-        message = f"pagedkv.optimized.{name} needs {missing.name}: pip install \"pagedkv[{extra}]\""
+        message = f'pagedkv.optimized.{name} needs {missing.name}: pip install "pagedkv[{extra}]"'
         raise ModuleNotFoundError(message, name=missing.name) from missing
 
 
