@@ -163,7 +163,8 @@ class LateRelease(ModelSubject):
             for block, ours in zip(tables[request], table, strict=True):
                 if block != ours:
                     references[block] = references.get(block, 0) + 1
-        self.before = {**{r: t for r, t in self.before.items() if r in self.state.requests}, **tables}
+        resident = {name for name, r in self.state.requests.items() if r.residency == "resident"}
+        self.before = {name: table for name, table in (self.before | tables).items() if name in resident}
         return replace(seen, tables=tables, references=None if seen.references is None else references)
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
@@ -175,6 +176,10 @@ def test_blocks_behind_a_window_may_be_released_late(pytestconfig: pytest.Config
     seed = pytestconfig.getoption("hypothesis_seed", None)
     report = run(LateRelease, seed=int(seed or 0) % 2**32, programs=60)
     assert report.violation is None, report.violation
+
+
+def test_a_late_release_outlives_a_swap() -> None:
+    assert run(LateRelease, seed=517732742, programs=60).violation is None
 
 
 @pytest.mark.parametrize("touched_only", [False, True])

@@ -214,10 +214,10 @@ class Differential:
         self.shadow.copy_blocks([pair for row in done for pair in row.outcome.copies])
         for row, outcome in done:
             self.meaning = l0.apply(self.meaning, row)
-            self._shadow_row(row, outcome, seen, before)
+            self._shadow_row(row, outcome, before)
         self._check_contents(seen, operation, before)
 
-    def _shadow_row(self, row: Operation, outcome: Ok, seen: Snapshot, before: State) -> None:
+    def _shadow_row(self, row: Operation, outcome: Ok, before: State) -> None:
         wrong: str | None = None
         match row:
             case Admit(request, tokens, namespace):
@@ -236,7 +236,7 @@ class Differential:
             case Preempt(request, "swap"):
                 wrong = self.shadow.save(request, before.requests[request].table, outcome.swapped)
             case Resume(request) if before.requests[request].residency == "swap":
-                wrong = self.shadow.restore(request, seen.tables[request], outcome.swapped)
+                wrong = self.shadow.restore(request, self.state.requests[request].table, outcome.swapped)
             case Permute(seed):
                 self.shadow.permute(permutation(seed, self.config.num_blocks))
         if wrong:
