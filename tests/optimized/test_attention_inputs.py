@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized import attention, copy_blocks, gather_kv, paged_attention, write_kv
+from pagedkv.optimized.attention_arguments import AttentionCall
 from pagedkv.optimized.interpret import interpreted
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.torch_backend import TorchBackend
-from pagedkv.optimized.triton_backend import TritonBackend, attention_launches, copy_launch, row_places, write_launch
+from pagedkv.optimized.triton_backend import TritonBackend, attention_launches, copy_launch, write_launch
 from pagedkv.spec import Misuse
 
 
@@ -26,10 +27,8 @@ def interpret(launch: Launch) -> None:
 class InterpretedBackend(TritonBackend):
     """The launches of the Triton backend, in the interpreter."""
 
-    def attend(self, query: Tensor, *given: Any) -> None:
-        caches, tables, seq_lens, cu_seqlens, mask, out, lse, size = given
-        rows = row_places(len(query), seq_lens, cu_seqlens)
-        for launch in attention_launches(query, caches, tables, seq_lens, rows, mask, out, lse, size, upcast=True):
+    def attend(self, call: AttentionCall) -> None:
+        for launch in attention_launches(call, upcast=True):
             interpret(launch)
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:

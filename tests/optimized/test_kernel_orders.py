@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.attention_arguments import AttentionCall, Mask
 from pagedkv.optimized.interpret import interpreted, ordered, recording, shuffled
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.triton_backend import attention_launches, copy_launch, row_places, write_launch
+from pagedkv.optimized.triton_backend import attention_launches, copy_launch, write_launch
 
 Prepared = tuple[list[Launch], list[Tensor]]
 """The launches of one call, and the tensors that they write."""
@@ -24,12 +24,11 @@ def decode() -> Prepared:
     query = torch.randn(3, 6, 16, generator=generator)
     tables = torch.randperm(12, generator=generator).to(torch.int32).view(1, 12).repeat(2, 1)
     seq_lens = torch.tensor([35, 18], dtype=torch.int32)
-    rows = row_places(3, seq_lens, torch.tensor([0, 2, 3], dtype=torch.int32))
+    cu_seqlens = torch.tensor([0, 2, 3], dtype=torch.int32)
     mask = Mask(0.25, True, 30, 20.0, torch.linspace(0, 1, 6), torch.linspace(-1, 1, 6))
     out, lse = torch.zeros(3, 6, 16), torch.zeros(3, 6)
-    launches = attention_launches(
-        query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 16, tile=16, upcast=True
-    )
+    call = AttentionCall(query, caches[0], caches[1], tables, seq_lens, cu_seqlens, mask, out, lse, 16)
+    launches = attention_launches(call, tile=16, upcast=True)
     assert [launch.name for launch in launches] == ["decode", "merge"]
     return launches, [out, lse]
 

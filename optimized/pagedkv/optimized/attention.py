@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention_arguments import (
-    FORMATS, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask,
+    FORMATS, AttentionCall, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask,
     check_no_gradient, check_out, check_tensors, on_device, overlap, reach_of, require,
 )  # fmt: skip
 from pagedkv.spec.words import Misuse
@@ -26,18 +26,7 @@ SPLIT_SIZE = 512
 class Backend(Protocol):
     """What a backend does; all arguments have been checked."""
 
-    def attend(
-        self,
-        query: Tensor,
-        caches: tuple[Tensor, Tensor],
-        block_tables: Tensor,
-        seq_lens: Tensor,
-        cu_seqlens_q: Tensor | None,
-        mask: Mask,
-        out: Tensor,
-        lse: Tensor,
-        split_size: int,
-    ) -> None: ...
+    def attend(self, call: AttentionCall) -> None: ...
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None: ...
     def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None: ...
 
@@ -110,8 +99,8 @@ def paged_attention(
     apart = not any(overlap(result, tensor) for tensor in (query, k_cache, v_cache))
     target = result if apart else torch.empty_like(result)  # nothing is overwritten before it is read
     lse = torch.empty(query.shape[:2], dtype=torch.float32, device=query.device)
-    chosen = backend_for(query.device, backend)
-    chosen.attend(query, (k_cache, v_cache), block_tables, seq_lens, cu_seqlens_q, mask, target, lse, int(size))
+    call = AttentionCall(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, target, lse, int(size))
+    backend_for(query.device, backend).attend(call)
     result = result if apart else result.copy_(target)
     return (result, lse) if return_lse else result
 
@@ -164,8 +153,10 @@ def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName
         on_device("pairs", pairs, cache.device)
         blocks = len(caches[0])  # what is checked for the first cache holds for all: none is changed in vain
         require(len(cache) == blocks, f"caches[{i}].shape", tuple(cache.shape), f"{blocks} blocks, as in caches[0]")
-    for cache in caches:
-        backend_for(cache.device, backend).copy_blocks(cache, pairs.long())
+    if caches:
+        chosen, wide = backend_for(caches[0].device, backend), pairs.long()
+        for cache in caches:
+            chosen.copy_blocks(cache, wide)
 
 
 def gather_kv(cache: Tensor, block_table: Tensor, length: int) -> Tensor:

@@ -28,6 +28,22 @@ class Mask:
     sinks: Tensor | None
 
 
+@dataclass(frozen=True)
+class AttentionCall:
+    """One call of `paged_attention` whose arguments have been checked. A backend fills `out` and `lse`."""
+
+    query: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    block_tables: Tensor
+    seq_lens: Tensor
+    cu_seqlens_q: Tensor | None
+    mask: Mask
+    out: Tensor
+    lse: Tensor
+    split_size: int
+
+
 def require(holds: bool, argument: str, value: object, allowed: str) -> None:
     """Raise `Misuse` unless it holds."""
     if not holds:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
-from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.attention_arguments import AttentionCall, Mask
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
@@ -39,11 +39,9 @@ class OptimizedAttention:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
         tensors = tensors_of(problem, self.device)
         mask = mask_of(problem, self.device)
-        cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
-        cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
         decode = bool((problem.query_lens == 1).all())
         result = paged_attention(
-            *tensors, cu_seqlens_q=None if decode else cu_seqlens.to(self.device), scale=mask.scale,
+            *tensors, cu_seqlens_q=None if decode else cu_seqlens_of(problem, self.device), scale=mask.scale,
             causal=mask.causal, window=mask.window, softcap=mask.softcap, alibi_slopes=mask.alibi_slopes,
             sinks=mask.sinks, return_lse=True, split_size=problem.split_size,
         )  # fmt: skip
@@ -95,19 +93,17 @@ class InterpretedTritonAttention:
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
-        from pagedkv.optimized.triton_backend import attention_launches, row_places  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.triton_backend import attention_launches  # noqa: PLC0415  # likewise
 
         cpu = torch.device("cpu")
         query, key_cache, value_cache, block_tables, seq_lens = tensors_of(problem, cpu)
-        cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
-        cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
         out = query.new_full((*query.shape[:2], value_cache.shape[3]), float("nan"))
         lse = torch.full(query.shape[:2], float("nan"))
-        launches = attention_launches(
-            query, (key_cache, value_cache), block_tables, seq_lens, row_places(len(query), seq_lens, cu_seqlens),
-            mask_of(problem, cpu), out, lse, problem.split_size or self.split_size, tile=self.tile, upcast=self.upcast,
+        call = AttentionCall(
+            query, key_cache, value_cache, block_tables, seq_lens, cu_seqlens_of(problem, cpu), mask_of(problem, cpu),
+            out, lse, problem.split_size or self.split_size,
         )  # fmt: skip
-        for launch in launches:
+        for launch in attention_launches(call, tile=self.tile, upcast=self.upcast):
             self.run(launch)
         return array_of(out), array_of(lse)
 
@@ -173,6 +169,13 @@ def tensors_of(problem: Problem, device: torch.device) -> tuple[Tensor, Tensor, 
     floats = [tensor_of(a, problem.dtype, device) for a in (problem.query, problem.key_cache, problem.value_cache)]
     integers = [torch.from_numpy(a.astype("int32")).to(device) for a in (problem.block_tables, problem.seq_lens)]
     return floats[0], floats[1], floats[2], integers[0], integers[1]
+
+
+def cu_seqlens_of(problem: Problem, device: torch.device) -> Tensor:
+    """Where the query rows of each request begin, and where the last ones end."""
+    cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
+    cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
+    return cu_seqlens.to(device)
 
 
 def mask_of(problem: Problem, device: torch.device) -> Mask:

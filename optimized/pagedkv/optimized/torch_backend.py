@@ -9,28 +9,18 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import Mask, require
+from pagedkv.optimized.attention_arguments import AttentionCall, Mask, require
 from pagedkv.spec.words import ceil_div
 
 
 class TorchBackend:
     """See `pagedkv.optimized.attention.Backend`."""
 
-    def attend(
-        self,
-        query: Tensor,
-        caches: tuple[Tensor, Tensor],
-        block_tables: Tensor,
-        seq_lens: Tensor,
-        cu_seqlens_q: Tensor | None,
-        mask: Mask,
-        out: Tensor,
-        lse: Tensor,
-        split_size: int,
-    ) -> None:
+    def attend(self, call: AttentionCall) -> None:
         """Fill `out` and `lse`. Splits make no sense here: `split_size` changes nothing."""
-        lengths = seq_lens.tolist()
-        ends = list(range(len(lengths) + 1)) if cu_seqlens_q is None else cu_seqlens_q.tolist()
+        query, block_tables, out, lse, mask = call.query, call.block_tables, call.out, call.lse, call.mask
+        caches, lengths = (call.k_cache, call.v_cache), call.seq_lens.tolist()
+        ends = list(range(len(lengths) + 1)) if call.cu_seqlens_q is None else call.cu_seqlens_q.tolist()
         size, width, num_blocks = caches[0].shape[1], block_tables.shape[1], caches[0].shape[0]
         ordered = ends[0] == 0 and ends[-1] <= len(query) and all(a <= b for a, b in pairwise(ends))
         require(ordered, "cu_seqlens_q", ends, f"from 0 to at most {len(query)}, never falling")

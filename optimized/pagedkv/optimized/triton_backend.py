@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import Mask
+from pagedkv.optimized.attention_arguments import AttentionCall, Mask
 from pagedkv.optimized.kernels.copy_blocks import copy_blocks_kernel
 from pagedkv.optimized.kernels.decode import decode_kernel
 from pagedkv.optimized.kernels.merge import merge_kernel
@@ -29,21 +29,9 @@ PIECE = 1024
 class TritonBackend:
     """See `pagedkv.optimized.attention.Backend`."""
 
-    def attend(
-        self,
-        query: Tensor,
-        caches: tuple[Tensor, Tensor],
-        block_tables: Tensor,
-        seq_lens: Tensor,
-        cu_seqlens_q: Tensor | None,
-        mask: Mask,
-        out: Tensor,
-        lse: Tensor,
-        split_size: int,
-    ) -> None:
+    def attend(self, call: AttentionCall) -> None:
         """Fill `out` and `lse`: one launch, and one more to merge if there can be more than one split."""
-        rows = row_places(len(query), seq_lens, cu_seqlens_q)
-        for launch in attention_launches(query, caches, block_tables, seq_lens, rows, mask, out, lse, split_size):
+        for launch in attention_launches(call):
             launch.run()
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
@@ -70,27 +58,15 @@ def row_places(total_q: int, seq_lens: Tensor, cu_seqlens_q: Tensor | None) -> t
     return torch.where(known, request, -1).to(torch.int32), position.to(torch.int32)
 
 
-def attention_launches(
-    query: Tensor,
-    caches: tuple[Tensor, Tensor],
-    block_tables: Tensor,
-    seq_lens: Tensor,
-    rows: tuple[Tensor, Tensor],
-    mask: Mask,
-    out: Tensor,
-    lse: Tensor,
-    split_size: int,
-    *,
-    tile: int | None = None,
-    upcast: bool = False,
-) -> list[Launch]:
+def attention_launches(call: AttentionCall, *, tile: int | None = None, upcast: bool = False) -> list[Launch]:
     """`decode_kernel` over all query rows, and `merge_kernel` if the table is wider than one split.
 
     Kernels step through tensors of one dimension by 1, so those are made contiguous, which is free if they are.
-    `rows`: request and position of each row (`row_places`). `tile`: tokens a step at the most, by default those of
-    `tile_and_warps`; it is halved until it divides the split size. `upcast` is for the interpreter.
+    `tile`: tokens a step at the most, by default those of `tile_and_warps`; it is halved until it divides the split
+    size. `upcast` is for the interpreter.
     """
-    key_cache, value_cache = caches
+    query, key_cache, value_cache, block_tables = call.query, call.k_cache, call.v_cache, call.block_tables
+    mask, out, lse, split_size = call.mask, call.out, call.lse, call.split_size
     num_rows, num_q_heads, _ = query.shape
     size, num_kv_heads, value_dim = value_cache.shape[1:]
     num_splits = max(1, ceil_div(block_tables.shape[1] * size, split_size))
@@ -102,12 +78,13 @@ def attention_launches(
     while split_size % tile:
         tile //= 2
     constants |= {"TILE": tile, "SPLIT_SIZE": split_size, "ONE_SPLIT": num_splits == 1, "UPCAST": upcast}
-    lengths = seq_lens.contiguous()
+    lengths = call.seq_lens.contiguous()
+    rows = row_places(len(query), lengths, call.cu_seqlens_q)
     slopes, sinks = (  # in place of one that is absent, a pointer that the kernel does not follow
         lengths if heads is None else heads.contiguous() for heads in (mask.alibi_slopes, mask.sinks)
     )
     args = (
-        query, key_cache, value_cache, block_tables, lengths, *(each.contiguous() for each in rows), slopes, sinks,
+        query, key_cache, value_cache, block_tables, lengths, *rows, slopes, sinks,
         out, lse, parts, part_max, part_sum, float(mask.scale), float(mask.softcap),
         *query.stride()[:2], *key_cache.stride()[:3], *value_cache.stride()[:3], block_tables.stride(0),
         *out.stride()[:2], num_splits,
@@ -234,5 +211,5 @@ def _shipped(dtype: torch.dtype, head_dim: int, group: int, size: int, mask: Mas
     query, out = torch.zeros(2, 2, heads, head_dim, dtype=dtype).unbind()
     caches = torch.zeros(2, 4, size, heads // group, head_dim, dtype=dtype)
     tables, seq_lens = torch.zeros(2, 4096 // size, dtype=torch.int32), torch.ones(2, dtype=torch.int32)
-    rows, lse = row_places(2, seq_lens, None), torch.zeros(2, heads)
-    return attention_launches(query, (caches[0], caches[1]), tables, seq_lens, rows, mask, out, lse, 512)
+    lse = torch.zeros(2, heads)
+    return attention_launches(AttentionCall(query, caches[0], caches[1], tables, seq_lens, None, mask, out, lse, 512))
