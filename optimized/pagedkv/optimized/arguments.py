@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pagedkv.spec.words import Misuse
+from pagedkv.spec.words import Misuse, check_id
 
 Int32: TypeAlias = NDArray[np.int32]
 Int64: TypeAlias = NDArray[np.int64]
@@ -36,12 +36,9 @@ def optional(argument: str, value: object, least: int, most: int) -> int | None:
     return None if value is None else integer(argument, value, least, most)
 
 
-def hashable(argument: str, value: object) -> Hashable:
+def hashable(argument: str, value: Hashable) -> Hashable:
     """The value itself, which must be hashable."""
-    try:
-        hash(value)
-    except TypeError:
-        raise Misuse(argument, value, "a hashable value") from None
+    check_id(argument, value)
     return value
 
 

@@ -1,6 +1,6 @@
 """Checks of arguments, made before anything changes, so that misuse leaves a pool as it was."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from pagedkv.spec.words import Misuse, Token
@@ -34,11 +34,3 @@ def token_path(argument: str, value: Sequence[Token], least: int = 0) -> tuple[T
     for position, token in enumerate(tokens):
         integer(f"{argument}[{position}]", token, 0, MAX_TOKEN)
     return tokens
-
-
-def hashable(argument: str, value: Hashable) -> None:
-    """Ids and namespaces are looked up by hash."""
-    try:
-        hash(value)
-    except TypeError:
-        raise Misuse(argument, value, "a hashable value") from None

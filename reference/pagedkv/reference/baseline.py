@@ -9,8 +9,8 @@ they mean for a `BlockManager`, so both can be given the same requests, and `was
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pagedkv.reference.arguments import hashable, integer, token_path
-from pagedkv.spec.words import Misuse, Ok, Outcome, Reason, Refused, RequestId, Slot, Token, ceil_div
+from pagedkv.reference.arguments import integer, token_path
+from pagedkv.spec.words import Misuse, Ok, Outcome, Reason, Refused, RequestId, Slot, Token, ceil_div, check_id
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ContiguousReservation:
 
     def admit(self, request: RequestId, tokens: Sequence[Token]) -> Outcome:
         """A new request with its prompt. Refused: unservable (longer than `max_length`), capacity (no piece left)."""
-        hashable("request", request)
+        check_id("request", request)
         if request in self._tokens:
             raise Misuse("request", request, "an id that is not in use")
         path = token_path("tokens", tokens, least=1)
@@ -95,7 +95,7 @@ class ContiguousReservation:
         return Usage(reserved_tokens=len(self._tokens) * self.max_length, used_tokens=used)
 
     def _known(self, request: RequestId) -> list[Token]:
-        hashable("request", request)
+        check_id("request", request)
         if request not in self._tokens:
             raise Misuse("request", request, "a request that was admitted and not freed")
         return self._tokens[request]

@@ -6,9 +6,9 @@ gets a copy of it first (Kwon et al., SOSP 2023, §4.4).
 
 from collections.abc import Sequence
 
-from pagedkv.reference.arguments import hashable, integer, token_path
+from pagedkv.reference.arguments import integer, token_path
 from pagedkv.reference.base import ManagerBase, Request
-from pagedkv.spec.words import HOLE, Copy, Misuse, Ok, Outcome, Reason, Refused, RequestId, Token, ceil_div
+from pagedkv.spec.words import HOLE, Copy, Misuse, Ok, Outcome, Reason, Refused, RequestId, Token, ceil_div, check_id
 
 
 class GrowthOperations(ManagerBase):
@@ -51,7 +51,7 @@ class GrowthOperations(ManagerBase):
         Refused: max_requests.
         """
         entry = self._resident(parent, "parent")
-        hashable("child", child)
+        check_id("child", child)
         if child in self.requests:
             raise Misuse("child", child, "an id that is not in use")
         if entry.computed != entry.length:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
-from pagedkv.reference.arguments import as_tuple, hashable, integer, token_path
+from pagedkv.reference.arguments import as_tuple, integer, token_path
 from pagedkv.reference.base import Request
 from pagedkv.reference.growth import GrowthOperations
 from pagedkv.reference.prefixes import PrefixOperations
 from pagedkv.reference.residency import ResidencyOperations
 from pagedkv.spec.operations import Append, Commit, Free, Reserve, Row
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
-from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, RequestId, StepId
+from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, RequestId, StepId, check_id
 
 
 class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
@@ -44,7 +44,7 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
 
     def begin_step(self, step: StepId) -> Outcome:
         """A forward starts; blocks released from now on are held until it has ended."""
-        hashable("step", step)
+        check_id("step", step)
         if not self.config.overlapped_steps:
             raise Misuse("step", step, "no steps without Config(overlapped_steps=True)")
         if step in self.pool.steps:
@@ -54,7 +54,7 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
 
     def end_step(self, step: StepId) -> Outcome:
         """The forward has ended, and so have the holds on its account."""
-        hashable("step", step)
+        check_id("step", step)
         if step not in self.pool.steps:
             raise Misuse("step", step, "a step in flight")
         self.pool.end_step(step)

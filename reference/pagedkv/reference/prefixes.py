@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from pagedkv.reference.arguments import hashable, integer, token_path
+from pagedkv.reference.arguments import integer, token_path
 from pagedkv.reference.base import ManagerBase
-from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, Reason, Refused, Token
+from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, Reason, Refused, Token, check_id
 
 
 class PrefixOperations(ManagerBase):
@@ -12,13 +12,13 @@ class PrefixOperations(ManagerBase):
 
     def lookup(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
         """Length of the longest present prefix, in tokens, whole blocks. Changes nothing, not even recency."""
-        hashable("namespace", namespace)
+        check_id("namespace", namespace)
         hits = self.pool.index.match(namespace, token_path("tokens", tokens))
         return Ok(cached_tokens=len(hits) * self.config.block_size)
 
     def pin(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
         """Hold the blocks of the longest present prefix until `unpin` is called with the same arguments. Pins nest."""
-        hashable("namespace", namespace)
+        check_id("namespace", namespace)
         path = token_path("tokens", tokens)
         hits = self.pool.index.match(namespace, path)
         for block in hits:
@@ -28,7 +28,7 @@ class PrefixOperations(ManagerBase):
 
     def unpin(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
         """Undo the latest pin that was made with the same arguments."""
-        hashable("namespace", namespace)
+        check_id("namespace", namespace)
         path = token_path("tokens", tokens)
         if (namespace, path) not in self.pins:
             raise Misuse("tokens", tokens, "a path that is pinned in this namespace")

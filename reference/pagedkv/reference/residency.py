@@ -7,7 +7,7 @@ must produce a next token from something.
 
 from collections.abc import Sequence
 
-from pagedkv.reference.arguments import hashable, integer, token_path
+from pagedkv.reference.arguments import integer, token_path
 from pagedkv.reference.base import ManagerBase, Request
 from pagedkv.spec.words import (
     HOLE,
@@ -22,6 +22,7 @@ from pagedkv.spec.words import (
     RequestId,
     Token,
     ceil_div,
+    check_id,
 )
 
 
@@ -36,8 +37,8 @@ class ResidencyOperations(ManagerBase):
         `Ok.cached_tokens` positions, whole blocks, were found in the index and are computed already.
         Refused: unservable, max_requests, in_flight, capacity.
         """
-        hashable("request", request)
-        hashable("namespace", namespace)
+        check_id("request", request)
+        check_id("namespace", namespace)
         if request in self.requests:
             raise Misuse("request", request, "an id that is not in use")
         path = token_path("tokens", tokens, least=1)
