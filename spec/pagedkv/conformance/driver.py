@@ -46,8 +46,8 @@ class Differential:
     `touched_only` compares what an operation touched and leaves the rest to `check_all`, for long workloads.
     """
 
-    def __init__(self, factory: SubjectFactory, config: Config, *, seed: int = 0, touched_only: bool = False) -> None:
-        self.config, self.seed, self.touched_only = config, seed, touched_only
+    def __init__(self, factory: SubjectFactory, config: Config, *, touched_only: bool = False) -> None:
+        self.config, self.touched_only = config, touched_only
         self.subject = factory(config)
         self.capabilities = self.subject.capabilities
         self.state = State(config)
@@ -95,10 +95,11 @@ class Differential:
     ) -> Run:
         """The specification's answer. A refusal does not tell how much a hidden index had found: any amount will do."""
         run = apply(self.state, operation, choices)
-        if isinstance(answer, Misuse) or not isinstance(answer[0], Refused):
+        if isinstance(answer, Misuse) or not isinstance(answer[0], Refused) or run.outcomes == tuple(answer):
             return run
         if hidden and isinstance(operation, Admit | Resume):
-            for hits in range(self.config.num_blocks + 1):
+            tokens = operation.tokens if isinstance(operation, Admit) else self.state.requests[operation.request].tokens
+            for hits in range(len(tokens) // self.config.block_size + 1):
                 with suppress(IllegalChoice):
                     other = apply(self.state, operation, replace(choices, hits=_bounded(hits)))
                     if other.outcomes == tuple(answer):

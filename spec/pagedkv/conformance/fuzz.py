@@ -102,7 +102,7 @@ def run(
         dice = Dice(f"{seed}/{number}")
         plan = draw_plan(dice, capabilities)
         counts.subsets[plan.subset] += 1
-        differential = Differential(factory, plan.config, seed=seed)
+        differential = Differential(factory, plan.config)
         failure = _program(Programmer(dice, plan, differential.capabilities), differential, steps, counts)
         done += len(failure.program if failure else differential.log)
         if failure:

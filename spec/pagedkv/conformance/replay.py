@@ -48,7 +48,7 @@ def replay(trace: Trace, factory: SubjectFactory, *, touched_only: bool = False)
     config, start = trace.header.config(), time.perf_counter()
     if why := _not_applicable(trace, factory, config):
         return ReplayReport("not applicable", detail=why)
-    differential = Differential(factory, config, seed=trace.header.seed, touched_only=touched_only)
+    differential = Differential(factory, config, touched_only=touched_only)
     operations, at_line = 0, None
 
     def report(verdict: Verdict, law: str = "", detail: str = "") -> ReplayReport:
