@@ -1,6 +1,7 @@
 """`paged_attention` and its companions: batches, bad input, and who serves which device. (The laws of attention are
 held by tests/conformance.)"""
 
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pagedkv.optimized import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
+from pagedkv.optimized.attention import backend_for
+from pagedkv.optimized.attention_subject import OptimizedAttention
 from pagedkv.spec import Misuse
 
 
@@ -161,3 +164,14 @@ def test_bad_writes_and_copies_change_nothing() -> None:
 def test_the_numpy_type_of_the_results_is_that_of_the_query() -> None:
     out, lse = attend_lse(launch())
     assert str(out.numpy().dtype) == str(lse.numpy().dtype) == "float32"
+
+
+def test_a_gpu_without_triton_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(ImportError, match=r'pip install "pagedkv\[gpu\]"'):
+        backend_for(torch.device("cuda"))
+
+
+def test_only_a_backend_without_splits_declares_that_they_change_nothing() -> None:
+    assert OptimizedAttention("cpu").capabilities.split_invariant
+    assert not OptimizedAttention("cuda").capabilities.split_invariant

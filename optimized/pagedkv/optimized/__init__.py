@@ -34,11 +34,10 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     except ModuleNotFoundError as missing:
-        extra = {"torch": "torch", "triton": "gpu"}.get(missing.name or "")
-        if extra is None:
+        if missing.name != "torch":
             raise
-        message = f'pagedkv.optimized.{name} needs {missing.name}: pip install "pagedkv[{extra}]"'
-        raise ModuleNotFoundError(message, name=missing.name) from missing
+        message = f'pagedkv.optimized.{name} needs torch: pip install "pagedkv[torch]"'
+        raise ModuleNotFoundError(message, name="torch") from missing
 
 
 def __dir__() -> list[str]:

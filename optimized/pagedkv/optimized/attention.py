@@ -16,6 +16,7 @@ from pagedkv.optimized.attention_arguments import (
     FORMATS, AttentionCall, Mask, check_attention, check_cache, check_caches, check_dense, check_integer, check_mask,
     check_no_gradient, check_out, check_tensors, on_device, overlap, reach_of, require,
 )  # fmt: skip
+from pagedkv.optimized.lazy_triton import triton_module
 from pagedkv.spec.words import Misuse
 
 BackendName = Literal["torch", "triton"]
@@ -41,6 +42,7 @@ def backend_for(device: torch.device, name: BackendName | None = None) -> Backen
         return TorchBackend()
     if name == "triton":
         require(device.type == "cuda", "backend", name, f"'torch' for tensors on {device}; 'triton' needs a GPU")
+        triton_module("triton")  # or the error that says what to install
         from pagedkv.optimized.triton_backend import TritonBackend  # noqa: PLC0415  # loaded when it is chosen
 
         return TritonBackend()

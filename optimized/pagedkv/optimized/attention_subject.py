@@ -23,11 +23,11 @@ EVERYTHING = AttentionCapabilities(
 class OptimizedAttention:
     """`paged_attention` on a device, by the backend of that device."""
 
-    capabilities = replace(EVERYTHING, split_invariant=True)
-
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
         self.name = f"optimized on {device}"
+        # The torch backend has no splits. Of the kernels the split size is part of the order of summation.
+        self.capabilities = replace(EVERYTHING, split_invariant=self.device.type == "cpu")
 
     def rounding(self, problem: Problem) -> RoundingModel:
         """On the CPU: float32 throughout, a request at a time. On a GPU: weights in the dtype of the values."""
