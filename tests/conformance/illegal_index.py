@@ -96,6 +96,20 @@ INDEX = (
         needs="prefix_cache",
     ),
     mutant(
+        "held_hit_needed",
+        "a hit that a step holds is no need",
+        "residency",
+        (" - holes - used - held\n", " - holes - used\n"),
+        needs="prefix_cache overlapped_steps",
+    ),
+    mutant(
+        "waiting_for_what_is_hit",
+        "in_flight: it would fit but for the held blocks that it does not hit",
+        "base",
+        ("len(self.pool.held) - held_hits", "len(self.pool.held)"),
+        needs="prefix_cache overlapped_steps",
+    ),
+    mutant(
         "reset_keeps_used_entries",
         "reset drops every entry",
         "prefixes",
@@ -114,8 +128,8 @@ INDEX = (
         "refused changes nothing, recency included",
         "residency",
         (
-            "refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)\n",
-            """refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)
+            "need, joins=True, held_hits=held)\n",
+            """need, joins=True, held_hits=held)
         for block in hits:
             if block in pool.index.idle:
                 pool.index.idle.move_to_end(block)
@@ -170,6 +184,41 @@ TIME = (
         needs="sliding_window",
     ),
     mutant(
+        "sinks_released",
+        "sinks are never released",
+        "base",
+        ("ceil_div(config.sink_tokens, config.block_size)", "0"),
+        needs="sink_tokens",
+    ),
+    mutant(
+        "half_a_block_of_sinks_released",
+        "a block with a sink in it is never released",
+        "base",
+        ("ceil_div(config.sink_tokens, config.block_size)", "config.sink_tokens // config.block_size"),
+        needs="sink_tokens",
+    ),
+    mutant(
+        "sinks_of_a_hit_released",
+        "the holes of a hit lie after the sinks",
+        "residency",
+        ("hits[: self.sinks] + hits[self.sinks + holes :]", "hits[holes:]"),
+        needs="sink_tokens prefix_cache",
+    ),
+    mutant(
+        "swap_puts_the_holes_first",
+        "a resumed table is sinks, holes and what lives",
+        "residency",
+        ("self._with_holes(fresh, entry.holes)", "[HOLE] * entry.holes + fresh"),
+        needs="sink_tokens swap",
+    ),
+    mutant(
+        "truncate_knows_no_sinks",
+        "refused if the window would begin before the end of what was released",
+        "growth",
+        (" // size - self.sinks):", " // size):"),
+        needs="sink_tokens truncate",
+    ),
+    mutant(
         "truncate_below_the_window",
         "no query sees a released position",
         "growth",
@@ -187,7 +236,7 @@ TIME = (
         "swap_loses_the_holes",
         "a resumed table keeps logical order",
         "residency",
-        ("[HOLE] * entry.holes + fresh", "fresh + [HOLE] * entry.holes"),
+        ("self._with_holes(fresh, entry.holes)", "fresh + [HOLE] * entry.holes"),
         needs="swap sliding_window",
     ),
     mutant(

@@ -28,7 +28,7 @@ SHARING = (
         "reference_not_counted_on_fork",
         "references = table occurrences + pins",
         "growth",
-        ("for block in twin.table[twin.holes :]:\n            self.pool.share(block)", "pass"),
+        ("if block != HOLE:\n                self.pool.share(block)", "pass"),
         needs="fork",
     ),
     mutant(

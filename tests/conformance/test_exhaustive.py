@@ -13,9 +13,10 @@ PINNED = {
     "core": (307, 1810, 65),
     "index": (1477, 14342, 2544),
     "pins": (1871, 17697, 3297),
-    "steps": (3745, 28920, 3215),
+    "steps": (3745, 28920, 3031),
     "swap": (1449, 12439, 1207),
     "window": (289, 2832, 923),
+    "sinks": (742, 6708, 1503),
 }
 """name -> states up to symmetry, transitions, refusals. `core` agrees with an independent breadth-first search."""
 

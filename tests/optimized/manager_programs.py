@@ -22,6 +22,7 @@ CONFIGS = st.builds(
     block_size=st.integers(1, 4),
     prefix_cache=st.sampled_from([True, True, True, False]),
     sliding_window=st.sampled_from([None, None, 1, 3, 6]),
+    sink_tokens=st.sampled_from([0, 0, 1, 5]),
     max_rollback=st.integers(0, 2),
     swap_blocks=st.integers(0, 5),
     max_requests=st.sampled_from([None, None, 2, 4]),
@@ -147,11 +148,11 @@ def view(subject: OptimizedSubject) -> State:
     state, rows = State(subject.config), subject._state.rows
     for name, row in rows.row_of.items():
         state.requests[name] = Request(
-            rows.namespace[row],
+            rows.known(row).namespace,
             tuple(rows.tokens[row, : rows.length[row]].tolist()),
             int(rows.reserved[row]),
             int(rows.computed[row]),
-            tuple(rows.table(row).tolist()),
+            tuple(rows.tables[0, row, : rows.blocks[row]].tolist()) if rows.state[row] == RESIDENT else (),
             RESIDENCY[int(rows.state[row])],
         )
     for namespace, data in subject._state.pins:

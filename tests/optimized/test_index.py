@@ -2,14 +2,19 @@
 
 import random
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pagedkv.optimized.index import HashFunction, PrefixIndex, keyed_hash, path_tokens
+from numpy.typing import NDArray
+from pagedkv.optimized.groups import CacheGroup
+from pagedkv.optimized.hashing import HashFunction, keyed_hash
+from pagedkv.optimized.journal import Journal
 from pagedkv.optimized.manager import BlockManager
-from pagedkv.optimized.recency import IdleQueue
+from pagedkv.optimized.paths import PathTree
+from pagedkv.optimized.recency import BlockQueue
 from pagedkv.optimized.state import ManagerState
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.spec import Config
@@ -31,7 +36,8 @@ COLLIDING: dict[str, HashFunction] = {
 def test_collisions_change_nothing(name: str, config: Config, rng: random.Random, count: int) -> None:
     """Under any hash the manager answers and looks the same: a collision is neither a wrong hit nor even a miss."""
     subject, collided = OptimizedSubject(config), OptimizedSubject(config)
-    collided._state = ManagerState(config, COLLIDING[name])
+    groups = (CacheGroup(config.sliding_window, config.sink_tokens),)
+    collided._state = ManagerState(config, groups, COLLIDING[name])
     for _ in range(count):
         op = operation(rng, view(subject))
         ours, theirs = run(subject, op), run(collided, op)
@@ -44,29 +50,35 @@ def test_collisions_change_nothing(name: str, config: Config, rng: random.Random
 
 @settings(max_examples=150, deadline=None)
 @given(
-    published=st.lists(st.tuples(st.sampled_from("xy"), st.lists(BITS, min_size=2, max_size=8)), max_size=8),
+    wanted=st.lists(st.tuples(st.sampled_from("xy"), st.lists(BITS, max_size=8)), max_size=8),
     asked=st.tuples(st.sampled_from("xy"), st.lists(BITS, max_size=8)),
     name=st.sampled_from([*COLLIDING, "keyed"]),
+    rng=st.randoms(use_true_random=True),
 )
-def test_a_match_is_the_longest_published_prefix(
-    published: list[tuple[str, list[int]]], asked: tuple[str, list[int]], name: str
+def test_what_is_found_is_the_longest_path_that_somebody_needs(
+    wanted: list[tuple[str, list[int]]], asked: tuple[str, list[int]], name: str, rng: random.Random
 ) -> None:
-    """Against a dictionary of whole paths; blocks of two tokens, each path published without its ancestors."""
-    index, model = PrefixIndex(8, 2, COLLIDING.get(name) or keyed_hash()), set()
-    for block, (namespace, tokens) in enumerate(published):
-        node = index.root(namespace)
-        for i in range(0, len(tokens) - 1, 2):
-            node = index.child(node, np.array(tokens[i : i + 2], np.int32).tobytes())
-        index.publish(node, block)
-        assert path_tokens(node).tolist() == tokens[: len(tokens) // 2 * 2]
-        model.add((namespace, tuple(tokens[: len(tokens) // 2 * 2])))
+    """Against a set of whole paths; blocks of two tokens; paths come, some go again, in any order."""
+    paths = PathTree(2, 1, COLLIDING.get(name) or keyed_hash(), Journal())
+    needed: list[tuple[str, tuple[int, ...], int]] = []
+    for namespace, tokens in wanted:
+        full = tokens[: len(tokens) // 2 * 2]
+        root = paths.root(namespace)
+        paths.hold(root)
+        end = paths.extend(root, np.array(tokens, np.int32)).end
+        assert (paths.path_of(end)[0], paths.path_of(end)[1].tolist()) == (namespace, full)
+        needed.append((namespace, tuple(full), end))
+        if rng.random() < 0.3:
+            paths.drop([needed.pop(rng.randrange(len(needed)))[2]])
+    known = {(namespace, path[:i]) for namespace, path, _ in needed for i in range(0, len(path) + 1, 2)}
     namespace, tokens = asked
-    count = 0
-    while 2 * count + 2 <= len(tokens) and (namespace, tuple(tokens[: 2 * count + 2])) in model:
-        count += 1
-    nodes = index.match(namespace, np.array(tokens, np.int32), len(tokens))
-    assert [path_tokens(node).tolist() for node in nodes] == [tokens[: 2 * i + 2] for i in range(count)]
-    assert all(node.namespace == namespace for node in nodes)
+    length = max((i for i in range(0, len(tokens) + 1, 2) if (namespace, tuple(tokens[:i])) in known), default=-1)
+    found = paths.find(namespace, np.array(tokens, np.int32), len(tokens) // 2)
+    assert len(found.nodes) == max(0, length // 2)
+    if length >= 0:
+        assert (paths.path_of(found.end)[0], paths.path_of(found.end)[1].tolist()) == (namespace, tokens[:length])
+    paths.drop([end for _, _, end in needed])
+    assert not paths.nodes()
 
 
 def test_a_path_is_found_again_below_a_parent_that_was_overwritten() -> None:
@@ -108,27 +120,28 @@ def test_seeds_agree_and_chance_does_not() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(num_blocks=st.integers(1, 12), rng=st.randoms(use_true_random=True))
-def test_the_idle_queue_is_an_ordered_set(num_blocks: int, rng: random.Random) -> None:
+def test_a_queue_is_an_ordered_set(num_blocks: int, rng: random.Random) -> None:
     """Against an OrderedDict, long enough to compact many times."""
-    queue, model = IdleQueue(num_blocks), OrderedDict[int, None]()
+    queue, model = BlockQueue(num_blocks), OrderedDict[int, None]()
+
+    def belongs(blocks: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        return np.isin(blocks, list(model))
+
     for _ in range(60):
         absent = [block for block in range(num_blocks) if block not in model]
-        match rng.choice(("push", "push", "remove", "pop", "relabel")):
+        match rng.choice(("push", "push", "remove", "pop", "refill")):
             case "push":
                 blocks = rng.sample(absent, rng.randint(0, len(absent)))
-                queue.push(np.array(blocks, np.int32))
+                queue.push(np.array(blocks, np.int64), belongs)
                 model.update(dict.fromkeys(blocks))
             case "remove":
-                blocks = rng.sample(list(model), rng.randint(0, len(model)))
-                queue.remove(np.array(blocks, np.int32))
-                for block in blocks:
+                for block in rng.sample(list(model), rng.randint(0, len(model))):
                     del model[block]
             case "pop":
                 count = rng.randint(0, len(model))
-                assert queue.pop(count).tolist() == [model.popitem(last=False)[0] for _ in range(count)]
-            case "relabel":
-                labels = rng.sample(range(num_blocks), num_blocks)
-                queue.relabel(np.array(labels, np.int32))
-                model = OrderedDict.fromkeys(labels[block] for block in model)
-        assert len(queue) == len(model)
-        assert queue.blocks().tolist() == list(model)
+                popped = queue.pop(count, belongs).tolist()
+                assert popped == [model.popitem(last=False)[0] for _ in range(count)]
+            case "refill":
+                model = OrderedDict.fromkeys(rng.sample(range(num_blocks), rng.randint(0, num_blocks)))
+                queue.refill(np.array(list(model), np.int64))
+        assert queue.blocks(belongs).tolist() == list(model)

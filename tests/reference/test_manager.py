@@ -47,6 +47,7 @@ CONFIGS = st.builds(
     block_size=st.integers(1, 3),
     prefix_cache=st.booleans(),
     sliding_window=st.sampled_from([None, 2, 4]),
+    sink_tokens=st.sampled_from([0, 0, 1, 3]),
     max_rollback=st.sampled_from([0, 2]),
     swap_blocks=st.sampled_from([0, 4]),
     max_requests=st.sampled_from([None, 2]),

@@ -79,6 +79,34 @@ def test_window_leaves_aligned_holes() -> None:
     assert manager.lookup(list(range(7))) == Ok(cached_tokens=6), "released blocks can still be hit"
 
 
+def test_sinks_stay_before_the_holes() -> None:
+    """Three sinks take two blocks; whoever hits the prefix gets these, and what its window sees."""
+    manager = BlockManager(Config(num_blocks=8, block_size=2, sliding_window=2, sink_tokens=3, swap_blocks=4))
+    committed(manager, "a", list(range(10)))
+    assert manager.observe().tables["a"] == (0, 1, HOLE, HOLE, 4)
+    assert manager.admit("b", list(range(10))) == Ok(cached_tokens=8)
+    assert manager.observe().tables["b"] == (0, 1, HOLE, 3, 5)
+    assert manager.truncate("b", 3) == Refused(Reason.RELEASED)
+    out, back = manager.preempt("a", "swap"), manager.resume("a")
+    assert isinstance(out, Ok)
+    assert isinstance(back, Ok)
+    assert len(out.swapped) == len(back.swapped) == 3
+    assert manager.observe().tables["a"][2:4] == (HOLE, HOLE)
+    assert manager.fork("a", "c") == Ok()
+    assert manager.observe().tables["c"] == manager.observe().tables["a"]
+
+
+def test_a_hit_on_a_held_block_takes_nothing() -> None:
+    manager = BlockManager(Config(num_blocks=2, block_size=2, overlapped_steps=True))
+    committed(manager, "a", [1, 2])
+    manager.admit("b", [7])
+    manager.begin_step(1)
+    manager.free("a")
+    assert manager.admit("c", [1, 2, 3]) == Refused(Reason.CAPACITY), "the end of the step would not help"
+    assert manager.admit("d", [7, 7]) == Refused(Reason.IN_FLIGHT)
+    assert manager.admit("c", [1, 2, 3], reserve=2) == Ok(cached_tokens=2)
+
+
 def test_swap_gives_private_blocks_and_bounded_space() -> None:
     manager = BlockManager(Config(num_blocks=4, block_size=2, swap_blocks=2))
     committed(manager, "a", [1, 2, 3])

@@ -7,8 +7,9 @@ import pytest
 
 from pagedkv.spec import (
     Config, Misuse, Ok, Reason, Refused, State, Transition, admit, append, available, begin_step, commit, end_step,
-    evict, fork, free, lookup, permute, pin, preempt, reserve, reset_prefix_index, resume, truncate, unpin,
+    HOLE, evict, fork, free, lookup, permute, pin, preempt, reserve, reset_prefix_index, resume, truncate, unpin,
 )  # fmt: skip
+from pagedkv.spec.window import dead_blocks, seen_by, sink_blocks
 
 
 def two_requests(**options: Any) -> State:
@@ -84,6 +85,42 @@ def test_a_window_refuses_to_bring_back_what_it_released() -> None:
     assert s.requests["a"].table[:3] == (-1, -1, -1)
     assert truncate(s, "a", 4).outcome == Ok()  # within max_rollback
     assert truncate(s, "a", 3).outcome == Refused(Reason.RELEASED)
+
+
+def test_sinks_are_never_released_and_count_in_need() -> None:
+    s, _ = admit(State(Config(num_blocks=6, block_size=2, sliding_window=2, sink_tokens=3)), "a", tuple(range(10)))
+    s, _ = commit(s, "a", 10)
+    assert s.requests["a"].table == (0, 1, HOLE, HOLE, 4)
+    assert truncate(s, "a", 9).outcome == Ok()
+    assert truncate(s, "a", 8).outcome == Refused(Reason.RELEASED)
+    assert truncate(s, "a", 3).outcome == Refused(Reason.RELEASED), "nor into the sinks"
+    s, _ = free(s, "a")
+    s, outcome = admit(s, "b", tuple(range(10)))
+    assert (outcome, s.requests["b"].table) == (Ok(cached_tokens=8), (0, 1, HOLE, 3, 5))
+    assert available(s) == 2, "of its five blocks four are needed"
+
+
+def test_sinks_mean_nothing_without_a_window() -> None:
+    config = Config(num_blocks=6, block_size=2, sink_tokens=3)
+    s, _ = admit(State(config), "a", tuple(range(10)))
+    s, _ = commit(s, "a", 10)
+    assert s.requests["a"].holes == sink_blocks(config) == 0
+    assert truncate(s, "a", 1).outcome == Ok()
+
+
+@pytest.mark.parametrize("sinks", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize(("block_size", "window", "rollback"), [(1, 1, 0), (2, 1, 1), (2, 3, 0), (3, 4, 2)])
+def test_a_block_dies_once_no_query_to_come_sees_a_position_of_it(
+    sinks: int, block_size: int, window: int, rollback: int
+) -> None:
+    """By going through all queries to come, the earliest one after the largest rollback first."""
+    config = Config(
+        num_blocks=40, block_size=block_size, sliding_window=window, sink_tokens=sinks, max_rollback=rollback
+    )
+    for computed in range(20):
+        to_come = {p // block_size for q in range(max(0, computed - rollback), 40) for p in seen_by(config, q)}
+        written_full = set(range(computed // block_size))
+        assert set(dead_blocks(config, computed)) == written_full - to_come
 
 
 def test_a_wholly_cached_prompt_leaves_one_token_to_compute() -> None:

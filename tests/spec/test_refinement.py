@@ -43,6 +43,11 @@ def _hole(s: State) -> None:
     s.requests["a"] = type(r)(**{**vars(r), "table": (-1, *r.table[1:])})
 
 
+def _hole_behind_what_lives(s: State) -> None:
+    r = s.requests["a"]
+    s.requests["a"] = type(r)(**{**vars(r), "table": (*r.table[:-1], -1)})
+
+
 def _used_and_held(s: State) -> None:
     s.held[s.requests["a"].table[0]] = frozenset({"s1"})
 
@@ -78,7 +83,8 @@ CORRUPTIONS: dict[str, Callable[[State], None]] = {
     "references_are_counted": _uncounted,
     "no_block_stands_twice_in_a_table": _twice_in_a_table,
     "tables_fit_their_lengths": _short_table,
-    "holes_come_first_and_only_with_a_window": _hole,
+    "holes_follow_the_sinks": _hole_behind_what_lives,
+    "what_the_next_query_sees_is_there": _hole,
     "computed_positions_are_written": _unwritten,
     "entries_name_what_their_block_holds": _stale_entry,
     "index_is_a_bijection": _two_identities,

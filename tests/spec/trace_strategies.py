@@ -69,7 +69,7 @@ options = st.fixed_dictionaries(
     {},
     optional={
         **dict.fromkeys(("prefix_cache", "overlapped_steps", "dedup"), st.booleans()),
-        "max_rollback": naturals,
+        **dict.fromkeys(("sink_tokens", "max_rollback"), naturals),
         "swap_blocks": st.integers(0, 2**24),
         **dict.fromkeys(("sliding_window", "max_requests"), st.none() | st.integers(1, 2**40)),
         "publish": st.sampled_from(["commit", "schedule"]),

@@ -1,6 +1,6 @@
 """The production implementation: a block manager over arrays, and attention over the paged cache.
 
-`BlockManager`, `StepPlan` and `num_blocks_for` need NumPy only. `paged_attention`, `write_kv`, `copy_blocks`,
+`BlockManager`, what it hands out and `num_blocks_for` need NumPy only. `paged_attention`, `write_kv`, `copy_blocks`,
 `gather_kv` and `merge_attention` need torch, and on a GPU Triton. Names are loaded when they are first used, so that
 the manager can be imported where torch is not installed.
 """
@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pagedkv.optimized.attention import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
+    from pagedkv.optimized.events import BlocksRemoved, BlocksStored, IndexCleared
+    from pagedkv.optimized.groups import CacheGroup
+    from pagedkv.optimized.hashing import prefix_digests
     from pagedkv.optimized.manager import BlockManager
     from pagedkv.optimized.plan import StepPlan
     from pagedkv.optimized.sizing import num_blocks_for
 
 __all__ = [
-    "BlockManager", "StepPlan", "copy_blocks", "gather_kv", "merge_attention", "num_blocks_for", "paged_attention",
-    "write_kv",
+    "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "IndexCleared", "StepPlan", "copy_blocks",
+    "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests", "write_kv",
 ]  # fmt: skip
 
 _HOME = {
     "BlockManager": "manager",
+    "CacheGroup": "groups",
     "StepPlan": "plan",
     "num_blocks_for": "sizing",
+    "prefix_digests": "hashing",
+    **dict.fromkeys(("BlocksRemoved", "BlocksStored", "IndexCleared"), "events"),
     **dict.fromkeys(("copy_blocks", "gather_kv", "merge_attention", "paged_attention", "write_kv"), "attention"),
 }
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32
-from pagedkv.optimized.index import Node, path_tokens
-from pagedkv.optimized.rows import RESIDENT, SWAPPED
+from pagedkv.optimized.arguments import Int64
+from pagedkv.optimized.paths import NOTHING, OTHERS
+from pagedkv.optimized.rows import RESIDENT, SWAPPED, UNKNOWN
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import HOLE, ceil_div
 
@@ -20,119 +20,164 @@ class InvariantBroken(AssertionError):
         self.law = law
 
 
-def resident_rows(state: ManagerState) -> list[int]:
-    """The rows of resident requests."""
-    rows: list[int] = np.flatnonzero(state.rows.state == RESIDENT).tolist()
+def rows_in(state: ManagerState, *states: int) -> list[int]:
+    """The rows in one of these states."""
+    rows: list[int] = np.flatnonzero(np.isin(state.rows.state, states)).tolist()
     return rows
 
 
 def every_block_is_free_used_or_idle(state: ManagerState) -> bool:
     """Each block is on the free stack, used, in the idle queue, or held and unknown; exactly one of them."""
-    pool, indexed = state.pool, state.index.indexed
-    limbo = np.array([b for b in pool.held if not indexed[b]], np.int32)
+    pool, held, idle = state.pool, state.pool.held_blocks(), state.pool.idle_blocks()
+    limbo = held[~state.index.has_entry(held)]
     used = np.flatnonzero(pool.references)
-    everything = np.concatenate((pool.free_blocks(), used, pool.idle.blocks(), limbo))
+    everything = np.concatenate((pool.free_blocks(), used, idle, limbo))
     once = np.array_equal(np.sort(everything), np.arange(pool.num_blocks))
-    return once and len(used) == pool.used and len(pool.idle) == len(pool.idle.blocks())
+    return once and len(used) == pool.used and len(idle) == pool.idle and len(held) == pool.held
 
 
 def idle_blocks_are_the_indexed_unused_ones(state: ManagerState) -> bool:
     """The idle queue holds exactly the blocks with an entry and without references."""
-    idle = np.flatnonzero(state.index.indexed & (state.pool.references == 0))
-    return np.array_equal(np.sort(state.pool.idle.blocks()), idle)
+    idle = np.flatnonzero((state.index.entry != NOTHING) & (state.pool.references == 0))
+    return np.array_equal(np.sort(state.pool.idle_blocks()), idle)
 
 
 def held_blocks_are_unused_and_wait_in_order(state: ManagerState) -> bool:
     """Held blocks have no references, wait for a step in flight, and stand in the order of their release; the held
     idle ones are the last in the idle queue."""
-    pool = state.pool
-    waits, oldest = list(pool.held.values()), next(iter(pool.steps.values()), None)
-    waiting = all(oldest is not None and oldest < number for number in waits)
-    held_idle = [b in pool.held for b in pool.idle.blocks().tolist()]
-    unused = not any(pool.references[b] for b in pool.held)
-    return unused and waiting and waits == sorted(waits) and held_idle == sorted(held_idle)
+    pool, held = state.pool, state.pool.held_blocks()
+    waits, oldest = pool.releases(held), next(iter(pool.steps.values()), 0)
+    held_idle = pool.is_held(pool.idle_blocks())
+    in_order = (np.diff(waits) >= 0).all() and (np.diff(held_idle.astype(int)) >= 0).all()
+    waiting = (oldest < waits).all() and (oldest > 0 or not len(held))
+    return bool(in_order and waiting and not pool.references[held].any())
 
 
 def references_are_counted(state: ManagerState) -> bool:
     """A block's references are its occurrences in tables plus its pins."""
-    owned: list[Int32] = [state.rows.live(row) for row in resident_rows(state)]
+    owned: list[Int64] = [state.rows.live(g, row) for row in rows_in(state, RESIDENT) for g in state.groups]
     owned += [blocks for stack in state.pins.values() for blocks in stack]
-    blocks = np.concatenate(owned) if owned else np.empty(0, np.int32)
+    blocks = np.concatenate(owned) if owned else np.empty(0, np.int64)
     return np.array_equal(np.bincount(blocks, minlength=state.pool.num_blocks), state.pool.references)
 
 
 def tables_fit_their_lengths(state: ManagerState) -> bool:
-    """A resident table has ceil(reserved / block_size) distinct entries, holes first, and computed <= reserved."""
+    """A resident table has ceil(reserved / block_size) distinct entries, holes after the sinks, and computed <=
+    reserved."""
     rows, bs = state.rows, state.config.block_size
-    return rows.resident == len(resident_rows(state)) and all(
-        rows.blocks[row] == ceil_div(int(rows.reserved[row]), bs)
-        and rows.computed[row] <= min(rows.reserved[row], rows.length[row])
-        and len(np.unique(rows.live(row))) == len(rows.live(row))
-        and (rows.table(row)[: rows.holes[row]] == HOLE).all()
-        and (rows.live(row) != HOLE).all()
-        and rows.holes[row] <= state.dead_blocks(int(rows.computed[row]) + int(state.config.max_rollback))
-        for row in resident_rows(state)
-    )
+    for row in rows_in(state, RESIDENT):
+        count, computed = int(rows.blocks[row]), int(rows.computed[row])
+        if count != ceil_div(int(rows.reserved[row]), bs) or computed > min(rows.reserved[row], rows.length[row]):
+            return False
+        for group in state.groups:
+            table, live, sinks = rows.tables[group, row, :count], rows.live(group, row), rows.sinks[group]
+            holes = int(rows.holes[group][row])
+            if len(np.unique(live)) != len(live) or (live == HOLE).any() or len(live) + holes != count:
+                return False
+            if (table[sinks : sinks + holes] != HOLE).any():
+                return False
+            if holes > state.windows.holes(group, computed + state.config.max_rollback):
+                return False
+    return rows.resident == len(rows_in(state, RESIDENT))
 
 
 def only_the_next_block_is_shared(state: ManagerState) -> bool:
     """Table entries after the one that the next write falls into have one owner and no entry, so growth copies at most
-    one block."""
+    one block of each group."""
     rows = state.rows
-    for row in resident_rows(state):
+    for row in rows_in(state, RESIDENT):
         start = min(int(rows.reserved[row]), int(rows.length[row]))
-        ahead = rows.table(row)[start // state.config.block_size + 1 :]
-        if (state.pool.references[ahead] != 1).any() or state.index.indexed[ahead].any():
+        ahead = rows.tables[:, row, start // state.config.block_size + 1 : rows.blocks[row]]
+        if (state.pool.references[ahead] != 1).any() or (state.index.entry[ahead] != NOTHING).any():
             return False
     return True
 
 
 def entries_are_full_blocks_of_their_path(state: ManagerState) -> bool:
-    """Each indexed block is known to its node and the node to it, and without a prefix cache there is none."""
-    nodes = list(state.index.nodes())
-    entries = dict(state.index.entries())
-    mutual = all(node.block == block for block, node in entries.items())
-    return (
-        mutual
-        and {id(n) for n in nodes if n.block >= 0} == {id(n) for n in entries.values()}
-        and (state.config.prefix_cache or not nodes)
-    )
+    """Each indexed block is known to its path and the path to it, and without a prefix cache there is none."""
+    index, nodes = state.index, state.paths.nodes()
+    indexed = np.flatnonzero(index.entry != NOTHING)
+    mutual = np.array_equal(state.paths.blocks.reshape(-1)[index.entry[indexed]], indexed)
+    known = int((state.paths.blocks[nodes] != NOTHING).sum()) if nodes else 0
+    strays = int((state.paths.blocks != NOTHING).sum())
+    return mutual and known == strays == len(indexed) and (state.config.prefix_cache or not nodes)
 
 
-def nodes_have_the_users_that_they_count(state: ManagerState) -> bool:
+def paths_have_the_users_that_they_count(state: ManagerState) -> bool:
     """A path is kept exactly as long as an entry, a longer path or a request needs it."""
-    nodes: list[Node] = list(state.index.nodes())
-    users = Counter(id(node) for node in state.rows.cursor if node is not None)
-    users += Counter(id(node.parent) for node in nodes if node.parent is not None)
-    users += Counter(id(node) for node in nodes if node.block >= 0)
-    return {id(node): node.users for node in nodes} == users
+    nodes = state.paths.nodes()
+    users = Counter(state.rows.path[rows_in(state, RESIDENT, SWAPPED)].tolist())
+    users += Counter(state.paths.parent[nodes].tolist())
+    for node in nodes:
+        users[node] += int((state.paths.blocks[node] != NOTHING).sum())
+    del users[NOTHING]
+    return {node: int(state.paths.users[node]) for node in nodes} == users
+
+
+def paths_are_found(state: ManagerState) -> bool:
+    """Every path is found from its namespace on by its tokens; a path without children says so."""
+    paths, parents = state.paths, set(state.paths.parent[state.paths.nodes()].tolist())
+    for node in paths.nodes():
+        namespace, tokens = paths.path_of(node)
+        if paths.find(namespace, tokens, len(tokens) // paths.block_size).end != node:
+            return False
+        child = int(paths.first_child[node])
+        if (child == NOTHING and node in parents) or (child not in (NOTHING, OTHERS) and paths.parent[child] != node):
+            return False
+    return True
 
 
 def cursors_are_the_computed_paths(state: ManagerState) -> bool:
     """The path kept for a request is that of its full computed blocks, in its namespace."""
     rows, bs = state.rows, state.config.block_size
-    for row in np.flatnonzero((rows.state == RESIDENT) | (rows.state == SWAPPED)).tolist():
-        node, full = rows.cursor[row], int(rows.computed[row]) // bs * bs
-        if (node is not None) != state.config.prefix_cache:
+    for row in rows_in(state, RESIDENT, SWAPPED):
+        node, full = int(rows.path[row]), int(rows.computed[row]) // bs * bs
+        if (node != NOTHING) != rows.known(row).publishes:
             return False
-        if node is not None and not (
-            node.namespace == rows.namespace[row] and np.array_equal(path_tokens(node), rows.tokens[row, :full])
-        ):
-            return False
+        if node != NOTHING:
+            namespace, tokens = state.paths.path_of(node)
+            if namespace != rows.known(row).namespace or not np.array_equal(tokens, rows.tokens[row, :full]):
+                return False
     return True
 
 
 def swap_blocks_are_free_or_saved_into(state: ManagerState) -> bool:
     """Each block of swap space is free or holds one live block of one swapped request."""
-    rows, space = state.rows, list(state.swap_free)
-    for row, saved in enumerate(rows.saved):
+    rows, space = state.rows, state.swap_free[: state.num_swap_free].tolist()
+    for row, info in enumerate(rows.info):
+        saved = None if info is None else info.saved
         if (saved is not None) != (rows.state[row] == SWAPPED):
             return False
         if saved is not None:
             space += saved.tolist()
-            if len(saved) != ceil_div(int(rows.reserved[row]), state.config.block_size) - rows.holes[row]:
+            size, holes = len(state.groups), sum(int(holes[row]) for holes in rows.holes)
+            if len(saved) != size * ceil_div(int(rows.reserved[row]), state.config.block_size) - holes:
                 return False
     return sorted(space) == list(range(state.config.swap_blocks))
+
+
+def requests_have_rows(state: ManagerState) -> bool:
+    """Every id names a row that knows it, and every row that is not absent has an id."""
+    rows = state.rows
+    named = {row: request for request, row in rows.row_of.items()}
+    known = {row: info.request for row, info in enumerate(rows.info) if info is not None}
+    return named == known and sorted(named) == np.flatnonzero(rows.state).tolist()
+
+
+def room_is_there(state: ManagerState) -> bool:
+    """The room of a row, if known, is what is left of its table past its length, in blocks of its own without
+    entries."""
+    rows, bs = state.rows, state.config.block_size
+    for row in rows_in(state, RESIDENT):
+        room, length = int(rows.room[row]), int(rows.length[row])
+        if room == UNKNOWN:
+            continue
+        written = rows.tables[:, row, length // bs : rows.blocks[row]]
+        if rows.reserved[row] < length or length + room != rows.blocks[row] * bs:
+            return False
+        if (state.pool.references[written] != 1).any() or (state.index.entry[written] != NOTHING).any():
+            return False
+    return True
 
 
 INVARIANTS: tuple[Callable[[ManagerState], bool], ...] = (
@@ -143,9 +188,12 @@ INVARIANTS: tuple[Callable[[ManagerState], bool], ...] = (
     tables_fit_their_lengths,
     only_the_next_block_is_shared,
     entries_are_full_blocks_of_their_path,
-    nodes_have_the_users_that_they_count,
+    paths_have_the_users_that_they_count,
+    paths_are_found,
     cursors_are_the_computed_paths,
     swap_blocks_are_free_or_saved_into,
+    requests_have_rows,
+    room_is_there,
 )
 
 

@@ -1,74 +1,68 @@
-"""Idle blocks in the order in which they became idle: the eviction order, least recent first.
+"""Blocks in the order in which they came: those that are idle, the least recent first, and those that are held.
 
-A queue of positions with lazy removal. A block that leaves is only unmarked, and its stale entry is skipped when the
-head reaches it, so that adding, removing and popping many blocks are each a few array operations. Room for twice the
-pool means that one compaction pays for at least as many additions as there are blocks: O(1) a block, amortised.
+A queue of entries with lazy removal. Each block knows the place of its latest entry, and an entry is *live* if it is
+the latest of its block and the block is still what the queue is for; the owner of the queue knows that. So a block
+leaves without a write, and adding or popping many is a few array operations. There is room for twice as many entries
+as blocks, so that one compaction pays for at least as many additions as there are blocks: O(1) a block, amortised.
 """
 
+from collections.abc import Callable
+
 import numpy as np
+from numpy.typing import NDArray
 
-from pagedkv.optimized.arguments import Int32
+from pagedkv.optimized.arguments import Int32, Int64, counting
 
 
-class IdleQueue:
-    """At most `num_blocks` distinct blocks, first in, first out."""
+class BlockQueue:
+    """At most `num_blocks` distinct blocks, first in, first out. `belongs(blocks)`, (count,) bool, tells which of
+    these blocks are in the queue if they have an entry."""
 
     def __init__(self, num_blocks: int) -> None:
         self._order = np.empty(2 * num_blocks, np.int32)
-        self._position = np.full(num_blocks, -1, np.int32)  # where a block's live entry stands; -1: not in the queue
+        self._place = np.full(num_blocks, -1, np.int32)
+        """Of each block its latest entry. Means nothing for blocks that do not belong."""
         self._head = self._tail = 0
-        self._count = 0
 
-    def __len__(self) -> int:
-        return self._count
-
-    def push(self, blocks: Int32) -> None:
+    def push(self, blocks: Int64, belongs: Callable[[Int32], NDArray[np.bool_]]) -> None:
         """Add blocks that are not in the queue, the first of them to go first."""
-        if self._tail + len(blocks) > len(self._order):
-            self._compact()
-        places = np.arange(self._tail, self._tail + len(blocks), dtype=np.int32)
-        self._order[places] = blocks
-        self._position[blocks] = places
-        self._tail += len(blocks)
-        self._count += len(blocks)
+        end = self._tail + len(blocks)
+        if end > len(self._order):
+            self._compact(belongs)
+            end = self._tail + len(blocks)
+        self._order[self._tail : end] = blocks
+        self._place[blocks] = self._tail + counting(len(blocks))
+        self._tail = end
 
-    def remove(self, blocks: Int32) -> None:
-        """Take out blocks that are in the queue, wherever they stand."""
-        self._position[blocks] = -1
-        self._count -= len(blocks)
-
-    def pop(self, count: int) -> Int32:
-        """Take out the `count` blocks that have been idle longest; the queue holds as many."""
+    def pop(self, count: int, belongs: Callable[[Int32], NDArray[np.bool_]]) -> Int32:
+        """The `count` blocks that came first; the queue holds as many. The caller makes them belong no more."""
         found: list[Int32] = []
-        missing = count
-        while missing:
+        while count:
             assert self._head < self._tail  # or the books are wrong
-            places = np.arange(self._head, min(self._head + max(missing, 8), self._tail), dtype=np.int32)
-            candidates = self._order[places]
-            live = np.flatnonzero(self._position[candidates] == places)[:missing]
+            end = min(self._head + max(count, 8), self._tail)
+            candidates = self._order[self._head : end]
+            live = self._live(self._head, end, belongs)[:count]
             found.append(candidates[live])
-            missing -= len(live)
-            self._head += len(places) if missing else int(live[-1]) + 1
-        popped = np.concatenate(found) if found else np.empty(0, np.int32)
-        self.remove(popped)
-        return popped
+            count -= len(live)
+            self._head = end if count else self._head + int(live[-1]) + 1
+        return np.concatenate(found) if found else np.empty(0, np.int32)
 
-    def blocks(self) -> Int32:
+    def blocks(self, belongs: Callable[[Int32], NDArray[np.bool_]]) -> Int32:
         """All blocks in the queue, the next to go first."""
-        places = np.arange(self._head, self._tail, dtype=np.int32)
-        entries = self._order[places]
-        live: Int32 = entries[self._position[entries] == places]
-        return live
+        return self._order[self._head : self._tail][self._live(self._head, self._tail, belongs)]
 
-    def relabel(self, new_block: Int32) -> None:
-        """Block `b` is called `new_block[b]` from now on."""
-        entries = new_block[self.blocks()]
-        self._position[:] = -1
-        self._head = self._tail = self._count = 0
-        self.push(entries)
+    def refill(self, blocks: Int32 | Int64) -> None:
+        """Hold these blocks only, in this order. Into arrays of its own: a failing operation gets the old ones back."""
+        self._order, self._place = np.empty_like(self._order), np.full_like(self._place, -1)
+        self._order[: len(blocks)] = blocks
+        self._place[blocks] = np.arange(len(blocks), dtype=np.int32)
+        self._head, self._tail = 0, len(blocks)
 
-    def _compact(self) -> None:
-        entries = self.blocks()
-        self._head, self._tail = 0, len(entries)
-        self._order[: len(entries)] = entries
-        self._position[entries] = np.arange(len(entries), dtype=np.int32)
+    def _live(self, start: int, end: int, belongs: Callable[[Int32], NDArray[np.bool_]]) -> Int64:
+        """Which of the entries start..end-1 are live, as offsets from `start`."""
+        blocks = self._order[start:end]
+        latest = self._place[blocks] == np.arange(start, end, dtype=np.int32)
+        return np.flatnonzero(latest & belongs(blocks))
+
+    def _compact(self, belongs: Callable[[Int32], NDArray[np.bool_]]) -> None:
+        self.refill(self.blocks(belongs))

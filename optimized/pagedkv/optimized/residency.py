@@ -3,10 +3,13 @@
 import numpy as np
 
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import Int32
-from pagedkv.optimized.rows import RECOMPUTE, RESIDENT, SWAPPED
+from pagedkv.optimized.arguments import Int64
+from pagedkv.optimized.paths import NOTHING
+from pagedkv.optimized.rows import (
+    BLOCKS, COMPUTED, HOLES, LENGTH, RECOMPUTE, RESERVED, RESIDENT, ROOM, SWAPPED, UNKNOWN,
+)  # fmt: skip
 from pagedkv.optimized.state import ManagerState
-from pagedkv.spec.words import Copy, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, ceil_div
+from pagedkv.spec.words import HOLE, Copy, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, ceil_div
 
 
 def fork(state: ManagerState, parent: int, child: RequestId) -> Outcome:
@@ -15,104 +18,158 @@ def fork(state: ManagerState, parent: int, child: RequestId) -> Outcome:
     if refused := state.refusal(0, 0, entering=True):
         return refused
     length = int(rows.length[parent])
-    row = rows.add(child, rows.namespace[parent], rows.tokens[parent, :length])
-    holes = int(rows.holes[parent])
-    shared = rows.tables[parent, holes : ceil_div(length, state.config.block_size)]
-    state.pool.acquire(shared)
-    rows.set_table(row, holes, shared)
-    rows.reserved[row] = rows.computed[row] = length
-    state.move_cursor(row, rows.cursor[parent])
-    rows.set_state(row, RESIDENT)
+    row = rows.add(rows.known(parent)._replace(request=child), rows.tokens[parent, :length])
+    count, node = ceil_div(length, state.config.block_size), int(rows.path[parent])
+    for group in state.groups:
+        blocks = rows.live(group, parent)
+        state.pool.acquire(blocks[: len(blocks) - (int(rows.blocks[parent]) - count)])  # not the lookahead
+    rows.tables[:, row, :count] = rows.tables[:, parent, :count]
+    if node != NOTHING:
+        state.paths.hold(node)
+    rows.set(ROOM, parent, UNKNOWN)
+    holes = rows.numbers[HOLES:, parent].tolist()
+    rows.set_numbers(row, RESIDENT, length, length, length, count, node, holes=holes)
     return Ok()
 
 
 def truncate(state: ManagerState, row: int, length: int) -> Outcome:
     """Roll back to `length`, lookahead too. The block that the end falls into keeps its index entry."""
-    rows, bs = state.rows, state.config.block_size
-    computed, reserved = min(int(rows.computed[row]), length), min(int(rows.reserved[row]), length)
-    window = state.config.sliding_window
-    if window is not None and max(0, computed - window + 1) // bs < rows.holes[row]:
+    if released(state, row, min(int(state.rows.computed[row]), length)):
         return Refused(Reason.RELEASED)
-    node = rows.cursor[row]
-    for _ in range(int(rows.computed[row]) // bs - computed // bs if node else 0):
-        assert node is not None  # the cursor lies computed // block_size below the root
-        node = node.parent
-    state.move_cursor(row, node)
-    state.release_table(row, keep=ceil_div(reserved, bs))
-    rows.length[row], rows.reserved[row], rows.computed[row] = length, reserved, computed
+    shorten(state, row, length)
+    state.rows.set(LENGTH, row, length)
     return Ok()
 
 
-def free(state: ManagerState, rows: Int32) -> None:
+def released(state: ManagerState, row: int, computed: int) -> bool:
+    """A query at `computed` would see a position that a window has released."""
+    rows, windows = state.rows, state.windows
+    return any(windows.holes(group, computed, rollback=False) < rows.holes[group][row] for group in state.groups)
+
+
+def shorten(state: ManagerState, row: int, reserved: int) -> None:
+    """No position from `reserved` on is computed, or has a slot."""
+    rows, bs = state.rows, state.config.block_size
+    before = int(rows.computed[row])
+    computed, reserved = min(before, reserved), min(int(rows.reserved[row]), reserved)
+    node = int(rows.path[row])
+    if node != NOTHING:  # it lies computed // block_size below the root
+        state.move_path(row, state.paths.ancestor(node, before // bs - computed // bs))
+    release_table(state, row, keep=ceil_div(reserved, bs))
+    rows.set(RESERVED, row, reserved)
+    rows.set(ROOM, row, UNKNOWN)
+    rows.set(COMPUTED, row, computed)
+
+
+def release_table(state: ManagerState, row: int, keep: int = 0) -> None:
+    """Release the blocks of a row past its first `keep` table entries, the last first: children before parents."""
+    rows, count = state.rows, int(state.rows.blocks[row])
+    if keep >= count:
+        return
+    for group in state.groups:
+        state.pool.release(past(state, group, row, keep)[::-1])
+    rows.set(BLOCKS, row, keep)
+
+
+def past(state: ManagerState, group: int, row: int, keep: int) -> Int64:
+    """The blocks in a table past its first `keep` entries."""
+    table = state.rows.tables[group, row, keep : state.rows.blocks[row]].astype(np.int64)
+    return table[table != HOLE] if state.windows.sliding else table
+
+
+def free(state: ManagerState, rows: Int64) -> None:
     """Release what these distinct rows have, in row order, each one's last block first, and what is in swap space."""
     table = state.rows
-    live = [table.live(row)[::-1] for row in rows.tolist() if table.state[row] == RESIDENT]
+    states = table.state.take(rows).tolist()
+    live = [
+        past(state, group, row, 0)[::-1]
+        for row, residency in zip(rows.tolist(), states, strict=True)
+        if residency == RESIDENT
+        for group in state.groups
+    ]
     if len(live) == 1:
         state.pool.release(live[0])
     elif live:
         state.pool.release_many(np.concatenate(live))
-    for row in rows.tolist():
-        forget_saved(state, row)
-        state.move_cursor(row, None)
+    state.paths.drop(table.path.take(rows).tolist())
+    for row, residency in zip(rows.tolist(), states, strict=True):
+        if residency == SWAPPED:
+            forget_saved(state, row)
     table.remove(rows)
 
 
 def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
     """Release the blocks and keep the tokens; with "swap" also the lengths and the holes, for what was saved."""
     rows = state.rows
-    live = rows.live(row).copy()
-    if mode == "swap" and len(live) > len(state.swap_free):
+    live = np.concatenate([past(state, group, row, 0) for group in state.groups])
+    if mode == "swap" and len(live) > state.num_swap_free:
         return Refused(Reason.SWAP_SPACE)
-    state.release_table(row)
+    release_table(state, row)
     state.preemptions += 1
     if mode == "swap":
-        saved = np.array([state.swap_free.pop() for _ in live], np.int32)
-        rows.saved[row] = saved
+        state.num_swap_free -= len(live)
+        saved = state.swap_free[state.num_swap_free : state.num_swap_free + len(live)][::-1].copy()
+        state.journal.set(rows.info, row, rows.known(row)._replace(saved=saved))
         rows.set_state(row, SWAPPED)
+        rows.set(ROOM, row, UNKNOWN)
         return Ok(swapped=pairs(live, saved))
-    state.move_cursor(row, None)
-    rows.empty(row)
-    rows.set_state(row, RECOMPUTE)
+    state.move_path(row, NOTHING)
+    rows.set_numbers(row, RECOMPUTE, int(rows.length[row]))
     return Ok()
 
 
 def forget_saved(state: ManagerState, row: int) -> None:
     """Give back the swap space of a row."""
-    saved = state.rows.saved[row]
-    if saved is not None:
-        state.swap_free += saved[::-1].tolist()
-        state.rows.saved[row] = None
+    info, free = state.rows.known(row), state.num_swap_free
+    assert info.saved is not None
+    state.journal.put(state.swap_free, slice(free, free + len(info.saved)), info.saved[::-1])
+    state.num_swap_free += len(info.saved)
+    state.journal.set(state.rows.info, row, info._replace(saved=None))
 
 
 def resume(state: ManagerState, row: int) -> Outcome:
     """Come back: as a new prompt that is matched against the index, or from swap with private blocks."""
-    rows = state.rows
+    rows, info = state.rows, state.rows.known(row)
     if rows.state[row] == RECOMPUTE:
         length = int(rows.length[row])
-        entry = plan_entry(state, rows.namespace[row], rows.tokens[row, :length], length)
-        return entry if isinstance(entry, Refused) else seat(state, row, entry)
-    saved = rows.saved[row]
+        entry = plan_entry(state, info.namespace, rows.tokens[row, :length], length, reads=info.reads)
+        if entry.refused:
+            return entry.refused
+        state.resumed_hit_tokens += entry.cached
+        return seat(state, row, length, entry)
+    saved = info.saved
     assert saved is not None  # a row that is neither resident nor to be recomputed is swapped out
     if refused := state.refusal(len(saved), len(saved), entering=True):
         return refused
     blocks = state.pool.take(len(saved))
-    rows.set_table(row, int(rows.holes[row]), blocks)
+    count, start = ceil_div(int(rows.reserved[row]), state.config.block_size), 0
+    rows.fit_blocks(count)
+    for group in state.groups:
+        holes = int(rows.holes[group][row])
+        rows.set_table(group, row, holes, blocks[start : start + count - holes])
+        start += count - holes
     forget_saved(state, row)
+    rows.set(BLOCKS, row, count)
     rows.set_state(row, RESIDENT)
+    rows.touch(row, 0)
     return Ok(swapped=pairs(saved, blocks))
 
 
-def pairs(sources: Int32, destinations: Int32) -> tuple[Copy, ...]:
+def pairs(sources: Int64, destinations: Int64) -> tuple[Copy, ...]:
     """Sources and destinations, pair by pair."""
     return tuple(map(Copy, sources.tolist(), destinations.tolist()))
 
 
-def relabel(state: ManagerState, new_block: Int32) -> None:
-    """Block `b` is called `new_block[b]` from now on."""
-    rows = state.rows
+def relabel(state: ManagerState, new_block: Int64) -> None:
+    """Block `b` is called `new_block[b]` from now on. What is renamed is renamed in copies, which take the place of
+    the old arrays."""
+    rows, tables = state.rows, state.rows.tables.copy()
     for row in np.flatnonzero(rows.state == RESIDENT).tolist():
-        rows.live(row)[:] = new_block[rows.live(row)]
-    state.pool.relabel(new_block)
+        table = tables[:, row, : rows.blocks[row]]
+        table[table != HOLE] = new_block[table[table != HOLE]]
+        rows.touch(row, 0)
+    idle = new_block.take(state.pool.idle_blocks())
+    rows.tables = tables
     state.index.relabel(new_block)
-    for stack in state.pins.values():
-        stack[:] = [new_block[blocks] for blocks in stack]
+    state.pool.relabel(new_block, idle)
+    state.pins = {pinned: tuple(new_block[blocks] for blocks in stack) for pinned, stack in state.pins.items()}

@@ -6,6 +6,7 @@ import numpy as np
 
 from pagedkv.optimized.rows import RESIDENT
 from pagedkv.optimized.state import ManagerState
+from pagedkv.spec.words import HOLE
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,9 @@ class Stats:
     held: int
     """Waiting for steps in flight."""
     hit_tokens: int
+    """Positions of new prompts whose KV was found."""
+    resumed_hit_tokens: int
+    """The same of requests that came back: what preemption did not lose."""
     evictions: int
     copy_on_writes: int
     preemptions: int
@@ -33,11 +37,12 @@ def stats_of(state: ManagerState) -> Stats:
     """The counters of a manager, as they are now."""
     pool, count = state.pool, state.config.num_blocks
     return Stats(
-        free=count - pool.used - len(pool.idle),
+        free=count - pool.used - pool.idle,
         used=pool.used,
-        idle=len(pool.idle),
-        held=len(pool.held),
+        idle=pool.idle,
+        held=pool.held,
         hit_tokens=state.hit_tokens,
+        resumed_hit_tokens=state.resumed_hit_tokens,
         evictions=pool.evictions,
         copy_on_writes=state.copy_on_writes,
         preemptions=state.preemptions,
@@ -48,11 +53,11 @@ def stats_of(state: ManagerState) -> Stats:
 
 def written_slots(state: ManagerState) -> int:
     """Slots of used blocks that hold computed KV; a shared block counts once, for the owner that has filled it most."""
-    rows, bs = state.rows, state.config.block_size
-    written = np.where((state.pool.references > 0) & state.index.indexed, bs, 0)
+    rows, bs, blocks = state.rows, state.config.block_size, np.arange(state.config.num_blocks)
+    written = np.where((state.pool.references > 0) & state.index.has_entry(blocks), bs, 0)
     for row in np.flatnonzero(rows.state == RESIDENT).tolist():
-        holes = int(rows.holes[row])
-        ahead = int(rows.computed[row]) - np.arange(holes, int(rows.blocks[row])) * bs
-        blocks = rows.live(row)
-        written[blocks] = np.maximum(written[blocks], np.clip(ahead, 0, bs))
+        ahead = int(rows.computed[row]) - np.arange(int(rows.blocks[row])) * bs
+        for table in rows.tables[:, row, : rows.blocks[row]]:
+            live = table != HOLE
+            written[table[live]] = np.maximum(written[table[live]], np.clip(ahead[live], 0, bs))
     return int(written.sum())

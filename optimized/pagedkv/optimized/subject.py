@@ -7,13 +7,11 @@ import numpy as np
 
 from pagedkv.optimized.arguments import MAX_INT32, integer, token_array
 from pagedkv.optimized.copying import twin_of
-from pagedkv.optimized.index import path_tokens
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.plan import StepPlan
-from pagedkv.optimized.rows import RESIDENT
 from pagedkv.spec.operations import Append, Commit, Free, Reserve, Row
-from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
-from pagedkv.spec.words import Config, Copy, Identity, Misuse, Ok, Outcome, Refused, RequestId
+from pagedkv.spec.subject import Capabilities, Snapshot
+from pagedkv.spec.words import Config, Copy, Misuse, Ok, Outcome, Refused, RequestId
 
 
 class OptimizedSubject(BlockManager):
@@ -22,7 +20,7 @@ class OptimizedSubject(BlockManager):
     capabilities = Capabilities(
         fork=True, truncate=True, reserve=True, prefix_cache=True, lookup=True, pins=True, evict=True,
         reports_index=True, publish="commit", dedup=False, preempt=True, swap=True, sliding_window=True,
-        overlapped_steps=True, permute=True, batch=True, policy="lru",
+        sink_tokens=True, overlapped_steps=True, permute=True, batch=True, policy="lru",
     )  # fmt: skip
 
     def __init__(self, config: Config) -> None:
@@ -37,6 +35,7 @@ class OptimizedSubject(BlockManager):
             config.block_size,
             prefix_cache=config.prefix_cache,
             sliding_window=config.sliding_window,
+            sink_tokens=config.sink_tokens,
             max_rollback=config.max_rollback,
             swap_blocks=config.swap_blocks,
             max_requests=config.max_requests,
@@ -64,7 +63,8 @@ class OptimizedSubject(BlockManager):
 
     def _append_all(self, rows: Sequence[Append]) -> Sequence[Outcome]:
         spans = [token_array(row.tokens) for row in rows]
-        return outcomes(self.append_batch([row.request for row in rows], np.concatenate(spans), list(map(len, spans))))
+        counts = None if all(len(span) == 1 for span in spans) else [len(span) for span in spans]  # as an engine would
+        return outcomes(self.append_batch([row.request for row in rows], np.concatenate(spans), counts))
 
     def _reserve_all(self, rows: Sequence[Reserve]) -> Sequence[Outcome]:
         """A length may be any integer; from 2**31 on all are refused alike."""
@@ -78,27 +78,8 @@ class OptimizedSubject(BlockManager):
         return twin
 
     def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
-        """Tables and lengths; of all requests also the references and the index, with full token paths."""
-        rows = self._state.rows
-        chosen = list(rows.row_of) if requests is None else [r for r in requests if r in rows.row_of]
-        tables, lengths = {}, {}
-        for request in chosen:
-            row = rows.row_of[request]
-            resident = bool(rows.state[row] == RESIDENT)
-            if resident:
-                tables[request] = tuple(rows.table(row).tolist())
-            lengths[request] = Lengths(
-                int(rows.length[row]), int(rows.reserved[row]), int(rows.computed[row]), resident
-            )
-        if requests is not None:
-            return Snapshot(tables, lengths, self.available_blocks)
-        counts = self._state.pool.references
-        references = {block: int(counts[block]) for block in np.flatnonzero(counts).tolist()}
-        index = {
-            block: Identity(node.namespace, tuple(path_tokens(node).tolist()))
-            for block, node in self._state.index.entries()
-        }
-        return Snapshot(tables, lengths, self.available_blocks, references, index)
+        """What a snapshot shows."""
+        return self.snapshot(requests)
 
 
 def outcomes(plan: StepPlan) -> list[Outcome]:

@@ -16,6 +16,7 @@ from pagedkv.spec.words import (
     RequestId,
     Slot,
     Token,
+    ceil_div,
 )
 
 
@@ -30,7 +31,7 @@ class Request:
     computed: int = 0
     """Positions whose KV is written."""
     table: list[Block] = field(default_factory=list)
-    """The first `holes` entries are `HOLE`."""
+    """Sinks, then `holes` entries that are `HOLE`, then what lives."""
     holes: int = 0
     residency: Literal["resident", "recompute", "swap"] = "resident"
     """How a preempted request comes back, or that it is there."""
@@ -75,6 +76,8 @@ class ManagerBase:
         """For each pinned path the blocks of each of its pins, the latest last."""
         self.free_swap: list[Block] = list(range(config.swap_blocks))
         """Blocks of swap space, numbered from 0, that hold nothing."""
+        self.sinks = 0 if config.sliding_window is None else ceil_div(config.sink_tokens, config.block_size)
+        """Leading blocks of a table that the sliding window never releases."""
 
     def _known(self, request: RequestId, argument: str = "request") -> Request:
         try:
@@ -88,17 +91,17 @@ class ManagerBase:
             raise Misuse(argument, request, "a resident request; this one is preempted (resume it first)")
         return entry
 
-    def _refusal(self, blocks: int, need: int, joins: bool = False) -> Refused | None:
-        """Whether an operation is refused: the request would hold `blocks`, `need` of them not used yet.
+    def _refusal(self, blocks: int, need: int, joins: bool = False, held_hits: int = 0) -> Refused | None:
+        """Whether an operation is refused: the request would hold `blocks`, `need` of them available ones.
 
-        `joins`: it would become resident.
+        `joins`: it would become resident. `held_hits`: held blocks that it would use again.
         """
         if blocks > self.pool.num_blocks:
             return Refused(Reason.UNSERVABLE)
         if joins and self._is_full():
             return Refused(Reason.MAX_REQUESTS)
         if need > self.pool.available:
-            fits_later = need <= self.pool.available + len(self.pool.held)
+            fits_later = need <= self.pool.available + len(self.pool.held) - held_hits
             return Refused(Reason.IN_FLIGHT if fits_later else Reason.CAPACITY)
         return None
 
@@ -107,11 +110,15 @@ class ManagerBase:
         return most is not None and most <= sum(r.residency == "resident" for r in self.requests.values())
 
     def _dead_blocks(self, computed: int) -> int:
-        """Leading blocks that hold only positions which the sliding window has passed for good."""
+        """Blocks after the sinks that hold only positions which the sliding window has passed for good."""
         if self.config.sliding_window is None:
             return 0
         dead = computed - self.config.sliding_window + 1 - self.config.max_rollback
-        return max(0, dead) // self.config.block_size
+        return max(0, dead // self.config.block_size - self.sinks)
+
+    def _with_holes(self, blocks: list[Block], holes: int) -> list[Block]:
+        """A table with so many holes after the sinks."""
+        return blocks[: self.sinks] + [HOLE] * holes + blocks[self.sinks :]
 
     def _release_table(self, entry: Request, keep: int = 0) -> None:
         """Release the table past its first `keep` entries, the last block first."""
@@ -119,7 +126,7 @@ class ManagerBase:
             if block != HOLE:
                 self.pool.release(block)
         del entry.table[keep:]
-        entry.holes = min(entry.holes, keep)
+        entry.holes = entry.table.count(HOLE)
 
     def _publish(self, entry: Request, logical: int, written: bool = True) -> Block:
         """Enter a full block into the index, unless its prefix is there; the block that the index has for it now."""

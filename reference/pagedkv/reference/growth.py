@@ -39,7 +39,8 @@ class GrowthOperations(ManagerBase):
         old, entry.computed = entry.computed, computed
         remapped = self._publish_computed(entry, old) if self.config.prefix_cache else []
         dead = self._dead_blocks(computed)
-        for i in reversed(range(entry.holes, dead)):  # the last first: children are evicted before parents
+        died = range(self.sinks + entry.holes, self.sinks + dead)
+        for i in reversed(died):  # the last first: children are evicted before parents
             self.pool.release(entry.table[i])
             entry.table[i] = HOLE
         entry.holes = max(entry.holes, dead)
@@ -61,21 +62,22 @@ class GrowthOperations(ManagerBase):
         twin = entry.copy()
         twin.reserved = twin.length  # the parent's lookahead is its own
         del twin.table[ceil_div(twin.length, self.config.block_size) :]
-        for block in twin.table[twin.holes :]:
-            self.pool.share(block)
+        for block in twin.table:
+            if block != HOLE:
+                self.pool.share(block)
         self.requests[child] = twin
         return Ok()
 
     def truncate(self, request: RequestId, length: int) -> Outcome:
         """Roll back to the first `length` tokens; blocks past their end are released, lookahead too.
 
-        Refused: released, if a query at the new end would see a position that the sliding window has let go.
+        Refused: released, if the window of a query at the new end would begin before the end of what it has let go.
         """
         entry = self._resident(request)
         integer("length", length, 1, entry.length)
         size, window = self.config.block_size, self.config.sliding_window
         computed = min(entry.computed, length)
-        if window is not None and entry.holes > max(0, computed - window + 1) // size:
+        if window is not None and entry.holes > max(0, (computed - window + 1) // size - self.sinks):
             return Refused(Reason.RELEASED)
         del entry.tokens[length:]
         del entry.prefixes[length // size :]

@@ -39,7 +39,8 @@ class BlockManager(ResidencyOperations, GrowthOperations, PrefixOperations):
         return Capabilities(
             fork=True, truncate=True, reserve=True, prefix_cache=self.config.prefix_cache, lookup=True, pins=True,
             evict=True, reports_index=True, publish=self.config.publish, dedup=self.config.dedup, preempt=True,
-            swap=True, sliding_window=True, overlapped_steps=True, permute=True, batch=True, policy="lru",
+            swap=True, sliding_window=True, sink_tokens=True, overlapped_steps=True, permute=True, batch=True,
+            policy="lru",
         )  # fmt: skip
 
     def begin_step(self, step: StepId) -> Outcome:

@@ -66,7 +66,7 @@ class ResidencyOperations(ManagerBase):
         entry = self._resident(request)
         if not isinstance(mode, str) or mode not in ("recompute", "swap"):
             raise Misuse("mode", mode, "'recompute' or 'swap'")
-        live, holes = entry.table[entry.holes :], entry.holes
+        live, holes = [block for block in entry.table if block != HOLE], entry.holes
         if mode == "swap":
             if len(live) > len(self.free_swap):
                 return Refused(Reason.SWAP_SPACE)
@@ -95,7 +95,7 @@ class ResidencyOperations(ManagerBase):
         fresh = [self.pool.take() for _ in entry.saved]
         swapped = tuple(map(Copy, entry.saved, fresh))
         self.free_swap += entry.saved
-        entry.table, entry.residency, entry.saved = [HOLE] * entry.holes + fresh, "resident", []
+        entry.table, entry.residency, entry.saved = self._with_holes(fresh, entry.holes), "resident", []
         return Ok(swapped=swapped)
 
     def _place(self, entry: Request, reserve: int) -> Outcome:
@@ -105,16 +105,17 @@ class ResidencyOperations(ManagerBase):
         cached = len(hits) * size
         reserved = max(reserve, cached)
         holes = self._dead_blocks(cached)
-        live = hits[holes:]
-        need = ceil_div(reserved, size) - holes - sum(pool.references[block] > 0 for block in live)
-        refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True)
+        live = hits[: self.sinks] + hits[self.sinks + holes :]
+        used, held = sum(pool.references[block] > 0 for block in live), sum(block in pool.held for block in live)
+        need = ceil_div(reserved, size) - holes - used - held
+        refusal = self._refusal(ceil_div(entry.length, size) - holes, need, joins=True, held_hits=held)
         if refusal is not None:
             return refusal
         entry.prefixes = [pool.index.prefix_of[block] for block in hits]
         for block in live:  # first, so that no hit is evicted
             pool.share(block)
         fresh = [pool.take() for _ in range(ceil_div(reserved, size) - len(hits))]
-        entry.table, entry.holes = [HOLE] * holes + live + fresh, holes
+        entry.table, entry.holes = self._with_holes(live + fresh, holes), holes
         entry.reserved, entry.computed, entry.residency = reserved, cached, "resident"
         self._publish_planned(entry, 0)
         return Ok(cached_tokens=cached)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from pagedkv.spec import (
-    Admit, Append, Batch, Commit, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Refused, Reserve,
+    HOLE, Admit, Append, Batch, Commit, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Refused, Reserve,
     ResetPrefixIndex, Resume, State,
 )  # fmt: skip
 from pagedkv.spec.subject import Capabilities
@@ -81,7 +81,9 @@ class Counts:
         if before.idle_since and not isinstance(operation, Permute | ResetPrefixIndex):
             self.events["eviction"] += sum(after.entries.get(b) != before.entries[b] for b in before.idle_since)
         if after.config.sliding_window is not None:
-            self.events["hole"] += any(r.holes for r in after.requests.values())
+            holed = [r for r in after.requests.values() if r.holes]
+            self.events["hole"] += bool(holed)
+            self.events["sink"] += any(r.table[0] != HOLE for r in holed)
 
 
 EVENTS: Final[Mapping[str, str]] = {
@@ -96,6 +98,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "preempt": "resume_recompute",
     "swap": "resume_swap",
     "sliding_window": "hole",
+    "sink_tokens": "sink",
     "overlapped_steps": "held",
     "permute": "permute",
     "batch": "batch",

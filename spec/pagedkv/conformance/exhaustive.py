@@ -105,7 +105,7 @@ def _description(state: State, order: tuple[RequestId, ...], with_tokens: bool) 
         r = state.requests[request]
         table = tuple(name(b) for b in r.table)
         text = (r.namespace, r.tokens) if with_tokens else ()
-        requests.append((r.length, r.reserved, r.computed, r.residency, table, text, len(r.saved)))
+        requests.append((r.length, r.reserved, r.computed, r.residency, table, text, tuple(c is None for c in r.saved)))
     for block in sorted(state.entries, key=lambda b: repr(state.entries[b])):
         name(block)
     pins = sorted((repr(k), tuple(tuple(name(b) for b in blocks) for blocks in v)) for k, v in state.pins.items())

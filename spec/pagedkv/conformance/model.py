@@ -26,7 +26,7 @@ class ModelSubject:
         self.capabilities = Capabilities(
             fork=True, truncate=True, reserve=True, prefix_cache=True, lookup=True, pins=True, evict=reports_index,
             reports_index=reports_index, publish=config.publish, dedup=config.dedup, preempt=True, swap=True,
-            sliding_window=True, overlapped_steps=True, permute=True, batch=True,
+            sliding_window=True, sink_tokens=True, overlapped_steps=True, permute=True, batch=True,
         )  # fmt: skip
 
     def _run(self, operation: Operation) -> Outcome:

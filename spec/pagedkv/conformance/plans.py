@@ -93,6 +93,7 @@ def _config(chooser: Chooser, capabilities: Capabilities, subset: str) -> Config
         block_size=pick(chooser, (2, 1, 3, 4)),
         prefix_cache=capabilities.prefix_cache and not chance(chooser, 1, 8),
         sliding_window=chooser.integer(1, 7) if windowed else None,
+        sink_tokens=chooser.integer(0, 5) if windowed and capabilities.sink_tokens else 0,
         max_rollback=chooser.integer(0, 2) if windowed else 0,
         swap_blocks=chooser.integer(0, 6) if capabilities.swap else 0,
         max_requests=chooser.integer(1, 4) if chance(chooser, 1, 5) else None,

@@ -114,7 +114,7 @@ def required(config: Config, program: Sequence[Operation]) -> tuple[str, ...]:
     needs = {name for operation in everything for kind, name in _REQUIRED if isinstance(operation, kind)}
     needs |= {"swap" if o.mode == "swap" else "preempt" for o in everything if isinstance(o, Preempt)}
     needs |= {"reserve" for o in everything if isinstance(o, Admit) and o.reserve is not None}
-    options = ("prefix_cache", "sliding_window", "overlapped_steps", "dedup")
+    options = ("prefix_cache", "sliding_window", "sink_tokens", "overlapped_steps", "dedup")
     return tuple(sorted(needs | {name for name in options if getattr(config, name) not in (False, None)}))
 
 

@@ -151,6 +151,26 @@ def window(state: State) -> Iterator[Move]:
         yield from (_admit(spare, tuple(range(length))) for length in (1, 4))
 
 
+def sinks(state: State) -> Iterator[Move]:
+    """A sliding window that keeps half a block of sinks: hits and swaps with holes in between, rollback, eviction."""
+    spare = _spare(state, 2)
+    for request, r in state.requests.items():
+        if r.residency != "resident":
+            yield (Resume(request),)
+        yield (Free(request),)
+    for request in _resident(state):
+        r = state.requests[request]
+        if r.length < 7:
+            yield _append(state, request, len(r.tokens))
+        yield from ((Truncate(request, length),) for length in range(r.length - 2, r.length))
+        if spare:
+            yield (Fork(request, spare),)
+        yield (Preempt(request, "swap"),)
+    if spare:
+        yield from (_admit(spare, tuple(range(length))) for length in (5, 7))
+    yield (Evict(1),)
+
+
 SLICES = {
     part.name: part
     for part in (
@@ -164,6 +184,12 @@ SLICES = {
             Config(num_blocks=5, block_size=1, prefix_cache=False, sliding_window=2, max_rollback=1),
             window,
             ("sliding_window", "truncate", "reserve", "fork"),
+        ),
+        Slice(
+            "sinks",
+            Config(num_blocks=4, block_size=2, sliding_window=1, sink_tokens=1, max_rollback=1, swap_blocks=2),
+            sinks,
+            ("sliding_window", "sink_tokens", "prefix_cache", "evict", "swap", "truncate", "fork"),
         ),
     )
 }

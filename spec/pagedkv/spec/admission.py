@@ -50,22 +50,25 @@ def admit(
 def enter(state: State, request: RequestId, r: Request, reserve: int, choices: Choices) -> Outcome:
     """What admit and a recomputing resume share: hits, then fresh blocks for the rest.
 
-    Need: a block for each reserved logical index, less the hits that a table or pin refers to already. Hits on idle
-    blocks count, held ones too. Blocks that the window would release at once are neither needed nor referred to.
+    Need: a block for each reserved logical index, less the hits that are not available anyway, since a table or pin
+    refers to them or a step in flight holds them; a hit on any other idle block counts. So need is what the request
+    takes off the available blocks. Blocks that the window would release at once, those between the sinks and what the
+    next query sees, are neither needed nor referred to.
     """
     bs = state.config.block_size
     hits = find(state, r.namespace, r.tokens, (r.length - 1) // bs, choices)
     cached = len(hits) * bs
     reserved = max(reserve, cached)
-    holes = dead_blocks(state.config, cached)
-    shared = sum(block in state.references for block in hits[holes:])
-    need, total = ceil_div(reserved, bs) - holes - shared, ceil_div(r.length, bs) - holes
-    if refused := refusal(state, need, total, entering=True):
+    dead = dead_blocks(state.config, cached)
+    sinks, live = hits[: dead.start], hits[dead.stop :]
+    owned, held = (sum(block in taken for block in sinks + live) for taken in (state.references, state.held))
+    need, total = ceil_div(reserved, bs) - len(dead) - owned - held, ceil_div(r.length, bs) - len(dead)
+    if refused := refusal(state, need, total, entering=True, hit_held=held):
         return refused
-    for block in hits[holes:]:
+    for block in sinks + live:
         acquire(state, block)
     fresh = [take(state, request, i, choices) for i in range(len(hits), ceil_div(reserved, bs))]
-    table = (HOLE,) * holes + tuple(hits[holes:] + fresh)
+    table = (*sinks, *[HOLE] * len(dead), *live, *fresh)
     state.takings += bool(fresh)
     state.requests[request] = replace(r, reserved=reserved, computed=cached, table=table, residency="resident")
     publish_scheduled(state, request, cached)

@@ -60,11 +60,11 @@ class Choices:
 CANONICAL = Choices()
 
 
-def refusal(state: State, need: int, total: int, *, entering: bool = False) -> Refused | None:
+def refusal(state: State, need: int, total: int, *, entering: bool = False, hit_held: int = 0) -> Refused | None:
     """The one place where capacity refuses: `need` blocks must be available, and `total` must fit the pool at all.
 
     `entering` requests also need one of the `max_requests` places. `in_flight` says that waiting helps: it would fit
-    but for the held blocks.
+    but for the held blocks, `hit_held` of which it would own again and nobody has to wait for.
     """
     limit = state.config.max_requests
     if total > state.config.num_blocks:
@@ -72,7 +72,8 @@ def refusal(state: State, need: int, total: int, *, entering: bool = False) -> R
     if entering and limit is not None and sum(r.residency == "resident" for r in state.requests.values()) >= limit:
         return Refused(Reason.MAX_REQUESTS)
     if need > available(state):
-        return Refused(Reason.IN_FLIGHT if need <= available(state) + len(state.held) else Reason.CAPACITY)
+        waiting_helps = need <= available(state) + len(state.held) - hit_held
+        return Refused(Reason.IN_FLIGHT if waiting_helps else Reason.CAPACITY)
     return None
 
 

@@ -5,6 +5,9 @@ are bottom-right aligned: they count from there. What a row sees is always one r
 `range`, and attention selects it. A position that is not selected is not multiplied by zero but absent, and whatever
 lies there (NaN too) cannot change a bit.
 
+The positions that a pool keeps before its window (`Config.sink_tokens`, chapter 6) would be a second run: no mask here
+has them. The learned `sinks` of attention are logits, not positions.
+
 `softcap` and `alibi` change logits and hide nothing; in attention the cap comes first (Press et al., "Train Short, Test
 Long", ICLR 2022, §3; Gemma Team, "Gemma 2", 2024, §2).
 """

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from pagedkv.spec.meaning import Meaning
 from pagedkv.spec.state import Request, State
+from pagedkv.spec.window import seen_by, sink_blocks
 from pagedkv.spec.words import HOLE, Token, ceil_div
 
 
@@ -67,11 +68,19 @@ def tables_fit_their_lengths(state: State) -> bool:
     return fits and all(r.table == () for r in absent)
 
 
-def holes_come_first_and_only_with_a_window(state: State) -> bool:
-    """Holes are the leading entries of a table, and hold only dead positions, so there are none without a window."""
+def holes_follow_the_sinks(state: State) -> bool:
+    """The holes of a table are one run that begins after the sinks."""
+    sinks = sink_blocks(state.config)
+    return all(r.table[sinks : sinks + r.holes] == (HOLE,) * r.holes for r in state.requests.values())
+
+
+def what_the_next_query_sees_is_there(state: State) -> bool:
+    """No hole is where the next query looks, so there are none without a window."""
     return all(
-        HOLE not in r.table[r.holes :] and (state.config.sliding_window is not None or r.holes == 0)
+        r.table[position // state.config.block_size] != HOLE
         for r in state.requests.values()
+        if r.holes
+        for position in seen_by(state.config, r.computed)[:-1]
     )
 
 
@@ -118,7 +127,8 @@ INVARIANTS: tuple[Callable[[State], bool], ...] = (
     references_are_counted,
     no_block_stands_twice_in_a_table,
     tables_fit_their_lengths,
-    holes_come_first_and_only_with_a_window,
+    holes_follow_the_sinks,
+    what_the_next_query_sees_is_there,
     computed_positions_are_written,
     entries_name_what_their_block_holds,
     index_is_a_bijection,

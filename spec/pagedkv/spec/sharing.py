@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pagedkv.spec.blocks import acquire, drop_entry, refusal, release
 from pagedkv.spec.state import State, operation, resident
-from pagedkv.spec.window import needed_from
+from pagedkv.spec.window import sink_blocks, window_start
 from pagedkv.spec.words import HOLE, Misuse, Ok, Outcome, Reason, Refused, RequestId, ceil_div, check_id
 
 
@@ -55,14 +55,15 @@ def truncate(state: State, request: RequestId, length: int) -> Outcome:
     """Take back the tokens at positions >= length: a rejected draft, a regenerated answer.
 
     Blocks past the end are released, lookahead too; indexed ones become idle and can still be hit. The block that the
-    end falls into is kept, and so is its index entry, until it is written. Refused if the next query would see
-    positions that the window has released.
+    end falls into is kept, and so is its index entry, until it is written. Refused if the window of the next query
+    would begin before the end of what was released: a text does not go back into its sinks either, once something
+    after them is gone.
     """
     r = resident(state, request)
     if not isinstance(length, int) or isinstance(length, bool) or not 1 <= length <= r.length:
         raise Misuse("length", length, f"an integer between 1 and the request's length {r.length}")
     bs, computed, reserved = state.config.block_size, min(r.computed, length), min(r.reserved, length)
-    if needed_from(state.config, computed) // bs < r.holes:
+    if r.holes and window_start(state.config, computed) // bs < sink_blocks(state.config) + r.holes:
         return Refused(Reason.RELEASED)
     kept = r.table[: ceil_div(reserved, bs)]
     for block in reversed(r.table[len(kept) :]):

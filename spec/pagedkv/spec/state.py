@@ -48,8 +48,8 @@ class Request:
 
     @property
     def holes(self) -> int:
-        """Leading table entries that the sliding window has released."""
-        return next((i for i, block in enumerate(self.table) if block != HOLE), len(self.table))
+        """Table entries that the sliding window has released: those after the sinks."""
+        return self.table.count(HOLE)
 
 
 @dataclass

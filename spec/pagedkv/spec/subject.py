@@ -38,6 +38,8 @@ class Capabilities:
     """`preempt(mode="recompute")` and `resume`."""
     swap: bool = False
     sliding_window: bool = False
+    sink_tokens: bool = False
+    """A window may keep the positions at the beginning (attention has learned `sinks`, which are something else)."""
     overlapped_steps: bool = False
     permute: bool = False
     batch: bool = False

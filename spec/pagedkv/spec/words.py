@@ -108,6 +108,8 @@ class Config:
     prefix_cache: bool = True
     sliding_window: int | None = None
     """Positions that a query sees, itself included; None: all."""
+    sink_tokens: int = 0
+    """With a window: so many positions from the beginning are seen for ever, and never released."""
     max_rollback: int = 0
     """Positions kept beyond the window, so that a rejected draft can be truncated."""
     swap_blocks: int = 0
@@ -122,8 +124,10 @@ class Config:
     """commit may replace a block by one of the same identity."""
 
     def __post_init__(self) -> None:
-        for name, least in (("num_blocks", 1), ("block_size", 1), ("max_rollback", 0), ("swap_blocks", 0)):
-            check_integer(name, getattr(self, name), least)
+        for name in ("num_blocks", "block_size"):
+            check_integer(name, getattr(self, name), 1)
+        for name in ("sink_tokens", "max_rollback", "swap_blocks"):
+            check_integer(name, getattr(self, name), 0)
         for name in ("sliding_window", "max_requests"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)

@@ -1,0 +1,34 @@
+"""What an operation would take, without doing it."""
+
+from pagedkv.optimized.admission import plan_entry
+from pagedkv.optimized.arguments import hashable, integer, token_array
+from pagedkv.optimized.growth import needed
+from pagedkv.optimized.rows import SWAPPED
+from pagedkv.optimized.state import ManagerState
+from pagedkv.spec.operations import Admit, Append, Operation, Reserve, Resume
+
+
+def blocks_needed(state: ManagerState, operation: Operation) -> int:
+    """By how much the operation would lower the number of available blocks if it were carried out now."""
+    rows = state.rows
+    match operation:
+        case Admit(request=request, tokens=tokens, namespace=namespace, reserve=reserve):
+            rows.check_new("request", request)
+            hashable("namespace", namespace)
+            prompt = token_array(tokens)
+            count = len(prompt) if reserve is None else integer("reserve", reserve, 0, len(prompt))
+            return plan_entry(state, namespace, prompt, count).need
+        case Append(request=request, tokens=tokens):
+            row = rows.find_resident("request", request)
+            return needed(state, row, int(rows.length[row]) + len(token_array(tokens))).blocks
+        case Reserve(request=request, length=length):
+            return needed(state, rows.find_resident("request", request), integer("length", length, 1)).blocks
+        case Resume(request=request):
+            row = rows.find_preempted(request)
+            info, length = rows.known(row), int(rows.length[row])
+            if rows.state[row] == SWAPPED:
+                assert info.saved is not None
+                return len(info.saved)
+            return plan_entry(state, info.namespace, rows.tokens[row, :length], length, reads=info.reads).need
+        case _:
+            return 0

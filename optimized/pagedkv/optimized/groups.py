@@ -1,0 +1,55 @@
+"""Cache groups: layers that keep the same positions share tables; groups share one pool.
+
+A model with layers of full attention and layers with a sliding window needs one table for each kind. A block of the
+pool must take the same bytes in every group, so that any group can use it.
+"""
+
+from dataclasses import dataclass
+
+from pagedkv.optimized.arguments import MAX_INT32, Int64, integer, optional
+from pagedkv.spec.words import ceil_div
+
+
+@dataclass(frozen=True)
+class CacheGroup:
+    """What the layers of a group see. Raises `Misuse` for numbers out of range."""
+
+    sliding_window: int | None = None
+    """Positions that a query sees, itself included; None: all."""
+    sink_tokens: int = 0
+    """With a window: so many positions from the beginning are seen for ever (attention sinks)."""
+
+    def __post_init__(self) -> None:
+        optional("sliding_window", self.sliding_window, 1, MAX_INT32)
+        integer("sink_tokens", self.sink_tokens, 0, MAX_INT32)
+
+
+class Windows:
+    """What the windows of the groups release, in blocks."""
+
+    def __init__(self, groups: tuple[CacheGroup, ...], block_size: int, max_rollback: int) -> None:
+        self.groups, self._block_size, self._max_rollback = groups, block_size, max_rollback
+        self.sliding = any(group.sliding_window is not None for group in groups)
+        self.sinks = tuple(0 if g.sliding_window is None else ceil_div(g.sink_tokens, block_size) for g in groups)
+        """Leading blocks of each group that are never released."""
+
+    def holes(self, group: int, computed: int, *, rollback: bool = True) -> int:
+        """Blocks after the sinks that hold only dead positions once `computed` positions are written: none that a
+        query to come sees, not even after a rollback of `max_rollback`."""
+        window = self.groups[group].sliding_window
+        if window is None:
+            return 0
+        dead = computed - window + 1 - (self._max_rollback if rollback else 0)
+        return max(0, dead // self._block_size - self.sinks[group])
+
+    def each_holes(self, group: int, computed: Int64) -> Int64:
+        """The same for many rows at once."""
+        window = self.groups[group].sliding_window
+        if window is None:
+            return computed * 0
+        dead = computed - window + 1 - self._max_rollback
+        return (dead // self._block_size - self.sinks[group]).clip(0)
+
+    def all_holes(self, computed: int) -> tuple[int, ...]:
+        """`holes` of every group."""
+        return tuple(self.holes(group, computed) for group in range(len(self.groups)))

@@ -1,0 +1,61 @@
+"""What can be seen of a manager."""
+
+import numpy as np
+
+from pagedkv.optimized.core import ManagerCore
+from pagedkv.optimized.footprint import Footprint, footprint_of
+from pagedkv.optimized.forecast import blocks_needed
+from pagedkv.optimized.invariants import check
+from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.stats import Stats, stats_of
+from pagedkv.spec.operations import Operation
+from pagedkv.spec.subject import Lengths, Snapshot
+from pagedkv.spec.words import Identity, RequestId
+from collections.abc import Sequence
+
+
+class Observation(ManagerCore):
+    """Reading only."""
+
+    def blocks_needed(self, operation: Operation) -> int:
+        """By how much `admit`, `append`, `reserve` or `resume`, given as the operation of `pagedkv.spec` of that name,
+        would lower `available_blocks` if it were carried out now; it fits if there are as many. 0 for operations that
+        take none. Raises `Misuse` where the operation would."""
+        return blocks_needed(self._own_state(), operation)
+
+    def stats(self) -> Stats:
+        """Counts of the pool and of what has happened so far."""
+        return stats_of(self._own_state())
+
+    def footprint(self) -> Footprint:
+        """Bytes of host memory, and slots of the pool that hold nothing."""
+        return footprint_of(self._own_state())
+
+    def check(self) -> None:
+        """Verify every invariant, in O(blocks + tokens). Raises `InvariantBroken`, which names the law."""
+        check(self._own_state())
+
+    def snapshot(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
+        """Tables (of the first cache group) and lengths; of all requests also the references and the index, with full
+        token paths. In values that later operations do not touch."""
+        state = self._own_state()
+        rows = state.rows
+        chosen = list(rows.row_of) if requests is None else [r for r in requests if r in rows.row_of]
+        tables, lengths = {}, {}
+        for request in chosen:
+            row = rows.row_of[request]
+            resident = bool(rows.state[row] == RESIDENT)
+            if resident:
+                tables[request] = tuple(rows.tables[0, row, : rows.blocks[row]].tolist())
+            lengths[request] = Lengths(
+                int(rows.length[row]), int(rows.reserved[row]), int(rows.computed[row]), resident
+            )
+        if requests is not None:
+            return Snapshot(tables, lengths, self.available_blocks)
+        counts = state.pool.references
+        references = {block: int(counts[block]) for block in np.flatnonzero(counts).tolist()}
+        index = {}
+        for block, node in state.index.entries():
+            namespace, tokens = state.paths.path_of(node)
+            index[block] = Identity(namespace, tuple(tokens.tolist()))
+        return Snapshot(tables, lengths, self.available_blocks, references, index)
