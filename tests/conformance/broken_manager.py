@@ -274,7 +274,7 @@ BROKEN_MANAGERS: Final = (
         "leak on free",
         "every block of a freed request is available",
         "residency",
-        ("state.pool.release(live[0])", "state.pool.release(live[0][:-1])"),
+        ("past(state, group, row, 0)[::-1])\n    else", "past(state, group, row, 0)[:0:-1])\n    else"),
     ),
     _mutant(
         "a line is followed though its tokens differ",

@@ -35,6 +35,7 @@ from pagedkv.optimized.observation import Observation
 from pagedkv.optimized.plan import StepPlan
 from pagedkv.optimized.prefixes import Prefixes
 from pagedkv.optimized.rows import Info
+from pagedkv.optimized.state import DONE
 from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, PreemptMode, Refused, RequestId, StepId
 
 
@@ -137,7 +138,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         row = rows.find_resident("request", request)
         last = min(int(rows.reserved[row]), int(rows.length[row]))
         growth.commit(self._state, row, integer("computed", computed, int(rows.computed[row]), last))
-        return Ok()
+        return DONE
 
     @atomic
     def fork(self, parent: RequestId, child: RequestId) -> Outcome:
@@ -161,7 +162,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
     def free(self, request: RequestId) -> Ok:
         """The request is gone."""
         residency.free(self._state, np.array([self._state.rows.find("request", request)]))
-        return Ok()
+        return DONE
 
     @atomic
     def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
@@ -233,7 +234,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         if hashable("step", step) in self._state.pool.steps:
             raise Misuse("step", step, "a step that is not in flight")
         self._state.pool.begin_step(step)
-        return Ok()
+        return DONE
 
     @atomic
     def end_step(self, step: StepId) -> Ok:
@@ -241,7 +242,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         if hashable("step", step) not in self._state.pool.steps:
             raise Misuse("step", step, "a step in flight")
         self._state.pool.end_step(step)
-        return Ok()
+        return DONE
 
     @atomic
     def permute(self, new_block: Integers) -> Ok:
@@ -254,7 +255,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         if state.pool.steps:
             raise Misuse("new_block", new_block, f"no permutation while {len(state.pool.steps)} steps are in flight")
         residency.relabel(state, labels)
-        return Ok()
+        return DONE
 
     def _newcomer(
         self,

@@ -55,7 +55,8 @@ class BlockPool:
 
     def parts(self) -> tuple[object, ...]:
         """What the journal keeps by name."""
-        return (self, self._idle_queue, self._held_queue)
+        queues = (self._idle_queue, self._held_queue)
+        return (self, *queues[: 1 + bool(len(self._next_step_at_release))])
 
     def free_blocks(self) -> Int32:
         """Blocks that are free and not held; the last is the next to go."""

@@ -7,6 +7,7 @@ from pagedkv.optimized.arguments import Tokens, hashable, integer, token_array
 from pagedkv.optimized.core import ManagerCore, atomic
 from pagedkv.optimized.events import Event, IndexCleared
 from pagedkv.optimized.paths import NOTHING
+from pagedkv.optimized.state import DONE
 from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, Reason, Refused
 
 
@@ -42,7 +43,7 @@ class Prefixes(ManagerCore):
             state.journal.set(state.pins, pinned, tuple(earlier))
         else:
             state.journal.delete(state.pins, pinned)
-        return Ok()
+        return DONE
 
     @atomic
     def evict(self, blocks: int) -> Ok:
@@ -61,7 +62,7 @@ class Prefixes(ManagerCore):
         state.events.enabled = told
         if told:
             state.events.add(IndexCleared())
-        return Ok()
+        return DONE
 
     @atomic
     def take_events(self) -> tuple[Event, ...]:

@@ -5,10 +5,11 @@ import numpy as np
 from pagedkv.optimized.admission import plan_entry, seat
 from pagedkv.optimized.arguments import Int64
 from pagedkv.optimized.paths import NOTHING
+from pagedkv.optimized.plan import ragged
 from pagedkv.optimized.rows import (
     BLOCKS, COMPUTED, HOLES, LENGTH, RECOMPUTE, RESERVED, RESIDENT, ROOM, SWAPPED, UNKNOWN,
 )  # fmt: skip
-from pagedkv.optimized.state import ManagerState
+from pagedkv.optimized.state import DONE, ManagerState
 from pagedkv.spec.words import HOLE, Copy, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, ceil_div
 
 
@@ -29,7 +30,7 @@ def fork(state: ManagerState, parent: int, child: RequestId) -> Outcome:
     rows.set(ROOM, parent, UNKNOWN)
     holes = rows.numbers[HOLES:, parent].tolist()
     rows.set_numbers(row, RESIDENT, length, length, length, count, node, holes=holes)
-    return Ok()
+    return DONE
 
 
 def truncate(state: ManagerState, row: int, length: int) -> Outcome:
@@ -38,7 +39,7 @@ def truncate(state: ManagerState, row: int, length: int) -> Outcome:
         return Refused(Reason.RELEASED)
     shorten(state, row, length)
     state.rows.set(LENGTH, row, length)
-    return Ok()
+    return DONE
 
 
 def released(state: ManagerState, row: int, computed: int) -> bool:
@@ -79,23 +80,28 @@ def past(state: ManagerState, group: int, row: int, keep: int) -> Int64:
 
 def free(state: ManagerState, rows: Int64) -> None:
     """Release what these distinct rows have, in row order, each one's last block first, and what is in swap space."""
-    table = state.rows
-    states = table.state.take(rows).tolist()
-    live = [
-        past(state, group, row, 0)[::-1]
-        for row, residency in zip(rows.tolist(), states, strict=True)
-        if residency == RESIDENT
-        for group in state.groups
-    ]
-    if len(live) == 1:
-        state.pool.release(live[0])
-    elif live:
-        state.pool.release_many(np.concatenate(live))
+    table, states = state.rows, state.rows.state.take(rows)
+    if len(rows) == 1:
+        row = int(rows[0])
+        for group in state.groups if states[0] == RESIDENT else ():
+            state.pool.release(past(state, group, row, 0)[::-1])
+    else:
+        state.pool.release_many(owned(state, rows[states == RESIDENT]))
     state.paths.drop(table.path.take(rows).tolist())
-    for row, residency in zip(rows.tolist(), states, strict=True):
-        if residency == SWAPPED:
-            forget_saved(state, row)
-    table.remove(rows)
+    for row in rows[states == SWAPPED].tolist() if np.count_nonzero(states == SWAPPED) else ():
+        forget_saved(state, row)
+    table.remove(rows, states)
+
+
+def owned(state: ManagerState, rows: Int64) -> Int64:
+    """The blocks in the tables of these rows, row by row, in each one group after another, the last block first."""
+    table, size = state.rows, len(state.groups)
+    each = np.repeat(rows, size)
+    run, backwards = ragged(np.zeros(len(each), np.int64), table.blocks.take(each).astype(np.int64))
+    columns = table.blocks.take(each)[run] - 1 - backwards
+    group = np.tile(np.arange(size), len(rows))[run]
+    blocks: Int64 = table.tables[group, each[run], columns].astype(np.int64)
+    return blocks[blocks != HOLE] if state.windows.sliding else blocks
 
 
 def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
@@ -115,7 +121,7 @@ def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
         return Ok(swapped=pairs(live, saved))
     state.move_path(row, NOTHING)
     rows.set_numbers(row, RECOMPUTE, int(rows.length[row]))
-    return Ok()
+    return DONE
 
 
 def forget_saved(state: ManagerState, row: int) -> None:

@@ -170,9 +170,9 @@ class Rows:
         """One number of a row other than its state."""
         self._journal.put(self.numbers, (line, row), value)
 
-    def remove(self, rows: Int64) -> None:
-        """These distinct rows are free for other requests; the first of them is the next to go."""
-        self._batch, states = _NO_BATCH, self.state.take(rows)
+    def remove(self, rows: Int64, states: NDArray[Any]) -> None:
+        """These distinct rows, in these states, are free for other requests; the first of them is the next to go."""
+        self._batch = _NO_BATCH
         self.resident -= int(np.count_nonzero(states == RESIDENT))
         self._journal.note(self.state, rows, states)
         self.state[rows] = ABSENT

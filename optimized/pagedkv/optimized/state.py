@@ -4,6 +4,8 @@ The rules themselves are functions over this state, in modules that follow the c
 `admission`, `growth` (and `batch`, the same for many rows at once), `residency`. `manager` is the public face.
 """
 
+from typing import Final
+
 import numpy as np
 
 from pagedkv.optimized.arguments import Int64
@@ -17,7 +19,11 @@ from pagedkv.optimized.paths import NOTHING, PathTree
 from pagedkv.optimized.plan import TableBuffers
 from pagedkv.optimized.pool import BlockPool
 from pagedkv.optimized.rows import PATH, Rows
-from pagedkv.spec.words import Config, Namespace, Reason, Refused
+from pagedkv.spec.words import Config, Namespace, Ok, Reason, Refused
+
+
+DONE: Final = Ok()
+"""All that there is to say of most operations."""
 
 
 class ManagerState:
@@ -70,7 +76,8 @@ class ManagerState:
         return twin
 
     def _watch(self) -> None:
-        self.journal.watch(self, self.rows, self.paths, self.index, self.events, *self.pool.parts())
+        parts = [self, self.rows, self.paths, self.index, *self.pool.parts()]
+        self.journal.watch(*parts, *([self.events] if self.events.enabled else []))
 
     def refusal(self, need: int, total: int, *, entering: bool = False, hit_held: int = 0) -> Refused | None:
         """The one place where capacity refuses: `need` blocks must be available, and `total` must fit the pool.

@@ -18,6 +18,7 @@ from tests.benchmarks.peer.scheduler import Pace
 from tests.benchmarks.peer.steady import steady
 from tests.benchmarks.peer.table import DOCUMENTS, render
 from tests.benchmarks.peer.workloads import azure, mooncake
+from tests.benchmarks.where_time_goes import shares
 
 EXTENT = {
     "rounds": (200, "rounds of each pair of operations"),
@@ -76,6 +77,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "machine": where,
         "command": command(options),
         "rows": [asdict(row) for row in rows],
+        "profile": shares(256),
         "sizes": SIZES,
         "curve": costs,
         "pace": asdict(pace),

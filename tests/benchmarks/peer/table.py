@@ -25,6 +25,18 @@ ONE = """## One operation
 The ratio is how many times the time of ours the other takes. A memory line compares bytes.
 
 """
+WHY = """
+### Why some of it is not met
+
+A step of 256 requests is about a hundred NumPy calls over small arrays; freeing one request or admitting one prompt
+takes dozens. A call costs about as much for 256 elements as for one, and more here than in a loop of its own, since the
+other manager has filled the caches in between. So the step of 4,096 is met and the step of 256 is not: the work is
+cheap, the calls are not. That any fault is taken back costs every operation a few calls more. What remains is to put
+the calls of a step into one compiled loop. Where the time of a step of 256 goes, by function
+(`python -m tests.benchmarks.where_time_goes`):
+
+"""
+
 CURVE = """
 ## In a pool of any size
 
@@ -55,7 +67,9 @@ def render(result: dict[str, Any]) -> str:
     """The page, in Markdown."""
     parts = [HEAD.format(vllm=result["machine"]["vllm"], command=result["command"])]
     parts.append(listing(["", ""], result["machine"].items()))
-    parts += ["\n", ONE, one_operation(result["rows"]), CURVE, curve(result["sizes"], result["curve"])]
+    parts += ["\n", ONE, one_operation(result["rows"])]
+    parts += [WHY, listing(["function", "share"], [(f"`{name}`", f"{share:.1%}") for share, name in result["profile"]])]
+    parts += [CURVE, curve(result["sizes"], result["curve"])]
     pace = result["pace"]
     text = CHURN.format(step_ms=1e3 * pace["step_s"], prefill=pace["prefill_tokens"], pool=result["pool"])
     return "".join([*parts, text, churn(result["churn"]), FOOT])
