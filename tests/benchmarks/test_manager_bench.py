@@ -8,28 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.plan import StepPlan
 
-BLOCK_SIZE = 16
-PROMPT = 1024
+from tests.benchmarks.decoding import BLOCK_SIZE, PROMPT, prompts, running
+
 ROUNDS = 200
-
-
-def prompts(count: int, seed: int = 0) -> NDArray[np.int32]:
-    """(count, PROMPT) tokens, no two alike."""
-    return np.random.default_rng(seed).integers(0, 50_000, (count, PROMPT), np.int32)
-
-
-def running(count: int) -> tuple[BlockManager, NDArray[np.int32]]:
-    """A manager with `count` requests in decoding, their lengths spread over a block, and their rows."""
-    manager = BlockManager(count * (PROMPT + 2 * ROUNDS) // BLOCK_SIZE + count, BLOCK_SIZE)
-    for request, prompt in enumerate(prompts(count)):
-        length = PROMPT - request % BLOCK_SIZE
-        manager.admit(request, prompt[:length])
-        manager.commit(request, length)
-    return manager, manager.rows(range(count))
 
 
 def per_item(benchmark: Any, name: str, count: int) -> None:
@@ -41,7 +25,7 @@ def per_item(benchmark: Any, name: str, count: int) -> None:
 @pytest.mark.parametrize("what", ["append", "append+commit"])
 def test_decode_step(benchmark: Any, count: int, what: str) -> None:
     """One token for each running request. Prefix caching on."""
-    manager, rows = running(count)
+    manager, rows = running(count, 2 * ROUNDS)
     tokens = np.arange(count, dtype=np.int32)
     last: list[StepPlan] = []
 
@@ -82,14 +66,14 @@ def test_admit(benchmark: Any, cached: bool) -> None:
 
 def test_append_one(benchmark: Any) -> None:
     """The scalar append of one token."""
-    manager, _ = running(1)
+    manager, _ = running(1, 2 * ROUNDS)
     benchmark.pedantic(manager.append, args=(0, [7]), rounds=ROUNDS)
     assert manager.stats().copy_on_writes == 0
 
 
 def test_free_one(benchmark: Any) -> None:
     """Free one request of 1,024 tokens, all of them indexed."""
-    manager, _ = running(ROUNDS)
+    manager, _ = running(ROUNDS, 2 * ROUNDS)
     requests = iter(range(ROUNDS))
     benchmark.pedantic(lambda: manager.free(next(requests)), rounds=ROUNDS - 1)
     assert manager.stats().used > 0
@@ -100,7 +84,7 @@ def test_free_batch(benchmark: Any) -> None:
     managers: list[BlockManager] = []
 
     def setup() -> tuple[tuple[Any, ...], dict[str, Any]]:
-        manager, rows = running(256)
+        manager, rows = running(256, 2 * ROUNDS)
         managers[:] = [manager]
         return (manager, rows), {}
 
@@ -111,7 +95,7 @@ def test_free_batch(benchmark: Any) -> None:
 
 def test_fork(benchmark: Any) -> None:
     """Fork a request of 1,024 tokens."""
-    manager, _ = running(1)
+    manager, _ = running(1, 2 * ROUNDS)
     children = iter(range(1, ROUNDS + 1))
     benchmark.pedantic(lambda: manager.fork(0, next(children)), rounds=ROUNDS)
     assert manager.stats().used == PROMPT // BLOCK_SIZE

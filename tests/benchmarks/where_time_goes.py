@@ -10,25 +10,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from pagedkv.optimized.manager import BlockManager
 
-STEPS, PROMPT, BLOCK_SIZE = 1_000, 1_024, 16
+from tests.benchmarks.decoding import running
 
-
-def running(count: int) -> tuple[BlockManager, np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """A manager with so many requests in decoding, their lengths spread over a block, and their rows."""
-    manager = BlockManager(count * (PROMPT + STEPS) // BLOCK_SIZE + 2 * count, BLOCK_SIZE)
-    prompts = np.random.default_rng(0).integers(0, 50_000, (count, PROMPT), np.int32)
-    for request, prompt in enumerate(prompts):
-        length = PROMPT - request % BLOCK_SIZE
-        manager.admit(request, prompt[:length])
-        manager.commit(request, length)
-    return manager, np.asarray(manager.rows(range(count)))
+STEPS = 1_000
 
 
 def shares(count: int, most: int = 14) -> list[tuple[float, str]]:
     """(share of the time, function) of a step of `count` requests, the largest first."""
-    manager, rows = running(count)
+    manager, rows = running(count, STEPS)
     tokens, profile = np.arange(count, dtype=np.int32), cProfile.Profile()
     with profile:
         for _ in range(STEPS):

@@ -151,8 +151,8 @@ BROKEN_MANAGERS: Final = (
         "what was handed out is forgotten by the index",
         "pool",
         (
-            "            self._index.forget(victims)\n            self.idle -=",
-            "            self.idle -=",
+            "        self._index.forget(victims)\n        self.idle -=",
+            "        self.idle -=",
         ),
     ),
     _mutant(
@@ -274,7 +274,7 @@ BROKEN_MANAGERS: Final = (
         "leak on free",
         "every block of a freed request is available",
         "residency",
-        ("past(state, group, row, 0)[::-1])\n    else", "past(state, group, row, 0)[:0:-1])\n    else"),
+        ("table.live(group, row)[::-1])\n    else", "table.live(group, row)[:0:-1])\n    else"),
     ),
     _mutant(
         "a line is followed though its tokens differ",

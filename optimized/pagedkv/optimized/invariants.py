@@ -72,7 +72,7 @@ def tables_fit_their_lengths(state: ManagerState) -> bool:
         for group in state.groups:
             table, live, sinks = rows.tables[group, row, :count], rows.live(group, row), rows.sinks[group]
             holes = int(rows.holes[group][row])
-            if len(np.unique(live)) != len(live) or (live == HOLE).any() or len(live) + holes != count:
+            if len(np.unique(live)) != len(live) or len(live) + holes != count:
                 return False
             if (table[sinks : sinks + holes] != HOLE).any():
                 return False

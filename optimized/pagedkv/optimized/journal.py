@@ -3,8 +3,8 @@
 Refusals and misuse are decided before anything is written. What is left are failures from inside: no memory, an
 interrupt, a hash function of the caller's that raises. So the manager keeps a journal. Numbers and whole arrays hang
 on a few *parts* by their names, and are put back by keeping those names; what is written in place goes through
-`put`, `set` and `delete`, which note the old value first. What lies past the end of a stack, a queue or a row means
-nothing, and is written without a note.
+`put`, `set` and `delete`, which note the old value first. What lies past the end of a queue or a row means nothing, and
+is written without a note; past the end of a stack may lie what the same operation has taken off it.
 """
 
 from collections.abc import MutableMapping, MutableSequence

@@ -88,11 +88,7 @@ class BlockPool:
         blocks = self._free[self._num_free - from_stack : self._num_free][::-1].astype(np.int64)
         self._num_free -= from_stack
         if from_stack < count:
-            victims = self._idle_queue.pop(count - from_stack, self._is_idle).astype(np.int64)
-            self._index.forget(victims)
-            self.idle -= len(victims)
-            self.evictions += len(victims)
-            blocks = np.concatenate((blocks, victims))
+            blocks = np.concatenate((blocks, self._evict_idle(count - from_stack)))
         self._journal.note(self.references, blocks, 0)
         self.references[blocks] = 1
         self.used += count
@@ -130,10 +126,7 @@ class BlockPool:
 
     def evict(self, count: int) -> int:
         """Drop the entries of the longest idle blocks, held ones too (they stay held), and return how many."""
-        victims = self._idle_queue.pop(min(count, self.idle), self._is_idle).astype(np.int64)
-        self._index.forget(victims)
-        self.idle -= len(victims)
-        self.evictions += len(victims)
+        victims = self._evict_idle(min(count, self.idle))
         self._push_free(victims[~self.is_held(victims)])
         return len(victims)
 
@@ -177,6 +170,14 @@ class BlockPool:
     def _is_idle(self, blocks: NDArray[np.integer]) -> NDArray[np.bool_]:
         idle: NDArray[np.bool_] = (self.references[blocks] == 0) & self._index.has_entry(blocks)
         return idle
+
+    def _evict_idle(self, count: int) -> Int64:
+        """The blocks that have been idle longest, as many as that: their entries go, and they are nowhere yet."""
+        victims = self._idle_queue.pop(count, self._is_idle).astype(np.int64)
+        self._index.forget(victims)
+        self.idle -= len(victims)
+        self.evictions += len(victims)
+        return victims
 
     def _put_back(self, unused: Int64) -> None:
         """Blocks that have just lost their last reference, in the order in which they did."""

@@ -68,14 +68,8 @@ def release_table(state: ManagerState, row: int, keep: int = 0) -> None:
     if keep >= count:
         return
     for group in state.groups:
-        state.pool.release(past(state, group, row, keep)[::-1])
+        state.pool.release(rows.live(group, row, keep)[::-1])
     rows.set(BLOCKS, row, keep)
-
-
-def past(state: ManagerState, group: int, row: int, keep: int) -> Int64:
-    """The blocks in a table past its first `keep` entries."""
-    table = state.rows.tables[group, row, keep : state.rows.blocks[row]].astype(np.int64)
-    return table[table != HOLE] if state.windows.sliding else table
 
 
 def free(state: ManagerState, rows: Int64) -> None:
@@ -84,7 +78,7 @@ def free(state: ManagerState, rows: Int64) -> None:
     if len(rows) == 1:
         row = int(rows[0])
         for group in state.groups if states[0] == RESIDENT else ():
-            state.pool.release(past(state, group, row, 0)[::-1])
+            state.pool.release(table.live(group, row)[::-1])
     else:
         state.pool.release_many(owned(state, rows[states == RESIDENT]))
     state.paths.drop(table.path.take(rows).tolist())
@@ -107,7 +101,7 @@ def owned(state: ManagerState, rows: Int64) -> Int64:
 def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
     """Release the blocks and keep the tokens; with "swap" also the lengths and the holes, for what was saved."""
     rows = state.rows
-    live = np.concatenate([past(state, group, row, 0) for group in state.groups])
+    live = np.concatenate([rows.live(group, row) for group in state.groups])
     if mode == "swap" and len(live) > state.num_swap_free:
         return Refused(Reason.SWAP_SPACE)
     release_table(state, row)

@@ -187,11 +187,10 @@ class Rows:
         self._journal.put(self._unused, slice(self._num_unused, end), rows[::-1])
         self._num_unused = end
 
-    def live(self, group: int, row: int) -> Int64:
-        """The blocks of a row without the holes."""
-        count, holes, sinks = int(self.blocks[row]), int(self.holes[group][row]), self.sinks[group]
-        table = self.tables[group, row, :count].astype(np.int64)
-        return np.concatenate((table[:sinks], table[sinks + holes :])) if holes and sinks else table[holes:]
+    def live(self, group: int, row: int, first: int = 0) -> Int64:
+        """The blocks of a row from table entry `first` on, without the holes."""
+        table = self.tables[group, row, first : self.blocks[row]].astype(np.int64)
+        return table[table != HOLE] if self.holes[group][row] else table
 
     def touch(self, row: int, column: int) -> None:
         """Entries of this row's tables from this column on have changed."""
