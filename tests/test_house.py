@@ -17,6 +17,9 @@ ROOTS = ("spec", "reference", "optimized", "tools")
 SOURCES = sorted(path for root in ROOTS for path in (ROOT / root / "pagedkv").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 KERNELS = ROOT / "optimized" / "pagedkv" / "optimized" / "kernels"
+LOOPS = ROOT / "optimized" / "pagedkv" / "optimized" / "loops"
+MAKING = ("arrays.py", "compiled.py", "memory.py")
+"""Types, the compiler, and the arrays of a new manager."""
 CHAPTERS = ROOT / "spec" / "pagedkv" / "spec"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
@@ -102,6 +105,15 @@ def test_the_import_rule_sees(source: str, module: str) -> None:
 def test_relative_imports_within_a_package_are_its_own() -> None:
     assert forbidden("from . import pool\nfrom .pool import Pool", "pagedkv.optimized", is_package=True) == []
     assert forbidden("from . import pool\nfrom .pool import Pool", "pagedkv.optimized.manager") == []
+
+
+@every(sorted(LOOPS.glob("*.py")))
+def test_loops_are_compiled_and_make_no_arrays(path: Path) -> None:
+    """They are compiled without a count of references, so whatever they made would never be given back."""
+    text = path.read_text(encoding="utf-8")
+    assert path.name in MAKING or not [name for name in imported(text, module_name(path)) if name.startswith("numpy")]
+    bare = [function.name for function in functions(path) if not function.decorator_list]
+    assert path.name in MAKING or bare == []
 
 
 def test_the_namespace_stays_one() -> None:

@@ -103,6 +103,13 @@ def last_of_its_namespace(manager: BlockManager) -> None:
     manager.reserve("c", 10)
 
 
+def long_gone(manager: BlockManager) -> None:
+    """Preempted; of what it will hit again, a window has released a part."""
+    manager.append("c", [1] * 6)
+    manager.commit("c", 12)
+    manager.preempt("c")
+
+
 def planned(manager: BlockManager) -> None:
     """Plans whose buffers are free again, and one that is still in use."""
     for _ in range(2):
@@ -160,6 +167,7 @@ SCALARS: Final[tuple[tuple[str, Prepare, Operate], ...]] = (
     ("preempt swap", nothing, lambda m: m.preempt("c", "swap")),
     ("preempt swap refused", lambda m: m.preempt("a", "swap"), lambda m: m.preempt("c", "swap")),
     ("resume recompute", nothing, lambda m: m.resume("f")),
+    ("resume to a long hit", long_gone, lambda m: m.resume("c")),
     ("resume to a new namespace, evicting", last_of_its_namespace, lambda m: m.resume("z")),
     ("resume swap", nothing, lambda m: m.resume("e")),
     ("pin", nothing, lambda m: m.pin([8, 8, 8, 8, 8])),
@@ -227,13 +235,15 @@ SHAPES: Final[dict[str, dict[str, Any]]] = {
 """Options under which the same operations run."""
 
 
-def at_the_edge(requests: int = 16) -> BlockManager:
-    """All rows are taken, tables are as wide as they can be, and all but a few nodes are paths."""
+def at_the_edge(requests: int = 16, ahead: int = 0) -> BlockManager:
+    """All rows are taken, tables are as wide as can be, and most nodes are paths. `ahead`: so much the widest grows."""
     manager = BlockManager(128, 1, hash_seed=b"atomic", events=True, overlapped_steps=True)
     for i in range(requests - 1):
         computed(manager, i, [i, i])
     computed(manager, "long", [7] * 16)
     computed(manager, "gone", [7] * 16 + [8] * 12, keep=False)
+    if ahead:
+        manager.append("long", [3] * ahead)
     return manager
 
 
@@ -245,37 +255,25 @@ def many_tokens() -> BlockManager:
     return manager
 
 
-def queues_full(overlapped_steps: bool) -> BlockManager:
-    """The queues of idle and of held blocks are to be compacted with the next one that comes."""
-    manager = BlockManager(6, 1, hash_seed=b"atomic", overlapped_steps=overlapped_steps)
+def chained(idle: int, overlapped_steps: bool = False) -> BlockManager:
+    """So many idle blocks, which are held if steps overlap; three used ones, and no free ones."""
+    manager = BlockManager(3 + idle, 1, hash_seed=b"atomic", overlapped_steps=overlapped_steps)
     computed(manager, "a", [1, 1, 1])
-    computed(manager, "b", [2, 2], keep=False)
+    if idle:
+        computed(manager, "b", [2] * idle)
     if overlapped_steps:
         manager.begin_step(1)
-    queue = getattr(manager._state.pool, "_held_queue" if overlapped_steps else "_idle_queue")
-    while queue._tail + 3 <= len(queue._order):
-        manager.pin([2, 2])
-        manager.unpin([2, 2])
+    manager.free_batch(["b"] * (idle > 0))
     return manager
 
 
 def branching() -> BlockManager:
-    """Five ways on from one path, all of one digest: a first child, and a chain of others, in which all are idle."""
+    """Five ways on from one path, all of one digest: a first child, a chain of idle others; and who makes a sixth."""
     manager = BlockManager(16, 1, hash_function=lambda parent, tokens: b"same", events=True)
     for token in range(5):
         computed(manager, token, [9, token, 0])
-    for token in (2, 0, 4, 1):
-        manager.free(token)
-    return manager
-
-
-def with_tokens(manager: BlockManager, count: int) -> BlockManager:
-    manager.append("long", [3] * count)
-    return manager
-
-
-def with_prompt(manager: BlockManager, tokens: list[int]) -> BlockManager:
-    manager.admit("x", tokens)
+    manager.free_batch([2, 0, 4, 1])
+    manager.admit("x", [9, 7, 7])
     return manager
 
 
@@ -285,14 +283,18 @@ EDGES: Final[tuple[tuple[str, Callable[[], BlockManager], Operate], ...]] = (
     ("wider tables", at_the_edge, lambda m: m.append("long", [1])),
     ("wider tables in a batch", at_the_edge, lambda m: m.append_batch([0, "long"], [1, 1])),
     ("wider tables for a prompt", lambda: at_the_edge(3), lambda m: m.admit("x", [5] * 40)),
-    ("more paths", lambda: with_tokens(at_the_edge(), 20), lambda m: m.commit("long", 36)),
-    ("more paths for a batch", lambda: with_tokens(at_the_edge(), 20), lambda m: m.commit_batch(["long", 1], [36, 2])),
+    ("more paths", lambda: at_the_edge(ahead=20), lambda m: m.commit("long", 36)),
+    ("more paths for a batch", lambda: at_the_edge(ahead=20), lambda m: m.commit_batch(["long", 1], [36, 2])),
     ("more tokens", many_tokens, lambda m: m.append("a", [1])),
     ("more tokens in a batch", many_tokens, lambda m: m.append_batch(["a", "b"], [1, 1])),
     ("more tokens in turn", many_tokens, lambda m: m.append_batch(["a", "a"], [1, 1])),
-    ("idle queue compacted", lambda: queues_full(False), lambda m: m.free("a")),
-    ("held queue compacted", lambda: queues_full(True), lambda m: m.free("a")),
+    ("first to be idle", lambda: chained(0), lambda m: m.free("a")),
+    ("last to be idle is hit", lambda: chained(1), lambda m: m.admit("x", [2, 9], reserve=1)),
+    ("all that are idle are taken", lambda: chained(3), lambda m: m.admit("x", [9, 9, 9])),
+    ("first to be held", lambda: chained(0, True), lambda m: m.free("a")),
+    ("one of those held is hit", lambda: chained(3, True), lambda m: m.admit("x", [2, 9], reserve=1)),
+    ("all that are held come free", lambda: chained(3, True), lambda m: m.end_step(1)),
     ("twins forgotten", branching, lambda m: m.evict(3)),
     ("twins forgotten to the last", branching, lambda m: m.evict(99)),
-    ("another twin", lambda: with_prompt(branching(), [9, 7, 7]), lambda m: m.commit("x", 3)),
+    ("another twin", branching, lambda m: m.commit("x", 3)),
 )

@@ -50,7 +50,7 @@ class Countdown:
 @dataclass
 class Tracer:
     """Ticks at every event of these kinds in the code of the package: `line` before a line is run, `return` when a
-    function is about to return, `opcode` before each instruction."""
+    function is about to return, `opcode` before each instruction. Code that is compiled has none."""
 
     countdown: Countdown
     kinds: tuple[str, ...]

@@ -107,7 +107,7 @@ def entries(manager: BlockManager) -> dict[tuple[int, Identity], Block]:
 
 def forget(manager: BlockManager, blocks: Iterable[Block]) -> None:
     """Drop the entries of just these blocks, as if each had been evicted."""
-    manager._state.begin()
+    manager._state.journal.begin()
     manager._state.pool.drop_entries(np.array([*blocks], np.int64))
     manager.check()
 

@@ -7,7 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 from pagedkv.conformance.compare import subject_call
-from pagedkv.optimized.rows import RECOMPUTE, RESIDENT, SWAPPED
+from pagedkv.optimized.loops.memory import RESIDENT
+from pagedkv.optimized.rows import RECOMPUTE, SWAPPED
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin,

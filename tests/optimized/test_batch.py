@@ -221,3 +221,16 @@ def test_misuse_names_the_argument_and_changes_nothing(name: str) -> None:
 def test_an_empty_batch_is_an_empty_plan() -> None:
     plan = decoding(4, [3]).append_batch([], [])
     assert (plan.block_tables.shape, len(plan.slot_mapping), len(plan.refused)) == ((0, 0), 0, 0)
+
+
+def test_a_batch_of_commits_ends_with_the_tokens_though_slots_go_on() -> None:
+    """Lookahead has slots and no tokens: nothing of it can have been computed."""
+    manager = BlockManager(8, 4)
+    for request in ("a", "b"):
+        manager.admit(request, range(5))
+        manager.reserve(request, 8)
+    before = manager.snapshot()
+    with pytest.raises(Misuse, match="computed"):
+        manager.commit_batch(["a", "b"], [5, 6])
+    assert manager.snapshot() == before
+    manager.commit_batch(["a", "b"], [5, 5])

@@ -215,3 +215,19 @@ def test_a_block_that_is_written_again_is_removed_before_it_is_stored() -> None:
     root = namespace_digest(keyed_hash(SEED), "")
     assert manager.take_events() == (BlocksRemoved((old,), 0), BlocksStored((new,), root, (1, 9), "", 0))
     assert chained(keyed_hash(SEED), root, manager._state.rows.tokens[0, :2], 2) == [new]
+
+
+def test_after_a_reset_new_paths_have_digests_of_their_own() -> None:
+    """What the cleared index has called its paths is forgotten with them, though nobody was told of each."""
+    manager = BlockManager(8, 2, events=True, hash_seed=SEED)
+    manager.admit("keeps the empty path", [9])
+    manager.admit("a", [1, 2, 3, 4])
+    manager.commit("a", 4)
+    manager.free("a")
+    manager.reset_prefix_index()
+    manager.take_events()
+    manager.admit("b", [5, 6, 7, 8])
+    manager.commit("b", 4)
+    (stored,) = manager.take_events()
+    assert isinstance(stored, BlocksStored)
+    assert list(stored.digests) == prefix_digests([5, 6, 7, 8], 2, SEED)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from pagedkv.conformance.driver import Differential
 from pagedkv.optimized.invariants import INVARIANTS, InvariantBroken
 from pagedkv.optimized.manager import BlockManager
-from pagedkv.optimized.paths import NOTHING
-from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.loops.memory import NEXT, NOTHING, NUM_SWAP_FREE, RELEASE, RESIDENT
 from pagedkv.optimized.state import ManagerState
 from pagedkv.optimized.subject import OptimizedSubject
-from pagedkv.spec import Batch, Config, Copy, Misuse, Ok, Outcome, Reason, Refused
+from pagedkv.spec import Admit, Append, Batch, Config, Copy, Misuse, Ok, Outcome, Reason, Refused
 
 from tests.optimized.manager_programs import CONFIGS, operation, run, view
 
@@ -68,7 +67,7 @@ def test_drained_every_block_is_available(config: Config, rng: random.Random, co
             subject.unpin(np.frombuffer(data, np.int32), namespace)
     subject.free_batch(list(state.requests))
     assert subject.available_blocks == config.num_blocks
-    assert subject._state.num_swap_free == config.swap_blocks
+    assert subject._state.journal.counters[NUM_SWAP_FREE] == config.swap_blocks
     assert isinstance(subject.admit("all", [7] * (config.num_blocks * config.block_size), "new"), Ok)
     subject.free("all")
     subject.reset_prefix_index()
@@ -94,10 +93,12 @@ def test_a_copy_goes_its_own_way(config: Config, rng: random.Random, count: int)
 
 
 BREAKAGES: dict[str, Callable[[ManagerState], None]] = {
-    "every_block_is_free_used_or_idle": lambda s: s.pool.free_blocks().__setitem__(0, s.pool.free_blocks()[1]),
-    "idle_blocks_are_the_indexed_unused_ones": lambda s: s.pool._idle_queue.refill(s.pool.idle_blocks()[1:]),
-    "held_blocks_are_unused_and_wait_in_order": lambda s: s.pool._next_step_at_release.__setitem__(
-        s.pool.held_blocks(), 1
+    "every_block_is_free_used_or_idle": lambda s: s.journal.memory.blocks.__setitem__(
+        (s.pool.free_blocks()[0], NEXT), s.pool.free_blocks()[0]
+    ),
+    "idle_blocks_are_the_indexed_unused_ones": lambda s: s.index.entry.__setitem__(s.pool.free_blocks()[0], 0),
+    "held_blocks_are_unused_and_wait_in_order": lambda s: s.journal.memory.holds.__setitem__(
+        (s.pool.held_blocks(), RELEASE), 1
     ),
     "references_are_counted": lambda s: s.pool.references.__setitem__(int(s.rows.tables[0, 0, 0]), 7),
     "tables_fit_their_lengths": lambda s: s.rows.computed.__setitem__(0, 40),
@@ -268,3 +269,20 @@ def test_tokens_may_come_in_any_sequence_of_integers(tokens: list[int]) -> None:
     manager.admit("a", tokens)
     manager.commit("a", 3)
     assert manager.lookup([1, 2, 3]) == Ok(cached_tokens=3)
+
+
+def test_reading_leaves_no_notes() -> None:
+    """However often: what is noted is kept until the next operation begins."""
+    manager = BlockManager(8, 4, overlapped_steps=True)
+    manager.admit("a", range(9))
+    manager.commit("a", 9)
+    notes = len(manager._state.journal.notes)
+    manager.lookup(range(8))
+    manager.blocks_needed(Append("a", (1, 2)))
+    manager.blocks_needed(Admit("b", tuple(range(9))))
+    manager.snapshot()
+    manager.stats()
+    manager.footprint()
+    manager.check()
+    manager.rows(["a"])
+    assert len(manager._state.journal.notes) == notes

@@ -1,8 +1,8 @@
 """The production implementation: a block manager over arrays, and attention over the paged cache.
 
-`BlockManager`, what it hands out and `num_blocks_for` need NumPy only. `paged_attention`, `write_kv`, `copy_blocks`,
-`gather_kv` and `merge_attention` need torch, and on a GPU Triton. Names are loaded when they are first used, so that
-the manager can be imported where torch is not installed.
+`BlockManager`, what it hands out and `num_blocks_for` need NumPy only, and are compiled where numba is installed.
+`paged_attention`, `write_kv`, `copy_blocks`, `gather_kv` and `merge_attention` need torch, and on a GPU Triton. Names
+are loaded when they are first used, so that the manager can be imported where torch is not installed.
 """
 
 from importlib import import_module
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from pagedkv.optimized.manager import BlockManager
     from pagedkv.optimized.plan import StepPlan
     from pagedkv.optimized.sizing import num_blocks_for
+    from pagedkv.optimized.warm import warm_up
 
 __all__ = [
     "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "IndexCleared", "StepPlan", "copy_blocks",
-    "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests", "write_kv",
+    "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests", "warm_up",
+    "write_kv",
 ]  # fmt: skip
 
 _HOME = {
@@ -28,6 +30,7 @@ _HOME = {
     "StepPlan": "plan",
     "num_blocks_for": "sizing",
     "prefix_digests": "hashing",
+    "warm_up": "warm",
     **dict.fromkeys(("BlocksRemoved", "BlocksStored", "IndexCleared"), "events"),
     **dict.fromkeys(("copy_blocks", "gather_kv", "merge_attention", "paged_attention", "write_kv"), "attention"),
 }

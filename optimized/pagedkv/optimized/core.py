@@ -5,9 +5,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from pagedkv.optimized.arguments import MAX_INT32, integer, optional
+from pagedkv.optimized.arguments import integer, optional
+from pagedkv.optimized.loops.arrays import MAX_INT32
 from pagedkv.optimized.groups import CacheGroup
 from pagedkv.optimized.hashing import HashFunction, keyed_hash
+from pagedkv.optimized.loops.memory import LogFull
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import Config, Misuse
 
@@ -111,13 +113,17 @@ def atomic(
     """An operation that happens in whole or, whatever it raises, not at all."""
 
     def run(self: Core, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        state = self._own_state()
-        state.begin()
-        try:
-            return operation(self, *args, **kwargs)
-        except BaseException:
-            state.roll_back()
-            raise
+        state = self._state if self._owner is None else self._own_state()
+        while True:
+            state.journal.begin()
+            try:
+                return operation(self, *args, **kwargs)
+            except LogFull:
+                state.roll_back()
+                state.journal.lengthen()
+            except BaseException:
+                state.roll_back()
+                raise
 
     functools.update_wrapper(run, operation)
     return run

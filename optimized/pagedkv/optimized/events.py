@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pagedkv.optimized.journal import Journal
 from pagedkv.spec.words import Namespace
 
 
@@ -40,25 +41,22 @@ Event: TypeAlias = BlocksStored | BlocksRemoved | IndexCleared
 class EventLog:
     """Events since they were last taken, in order. One that nobody listens to costs nothing."""
 
-    def __init__(self, *, enabled: bool) -> None:
-        self.enabled = enabled
-        self._events: list[Event] = []
-        self._count = 0
+    def __init__(self, journal: Journal, *, enabled: bool) -> None:
+        self.enabled, self._journal = enabled, journal
+        self._events: dict[int, Event] = {}  # numbered, so that one can be taken back
 
     def add(self, event: Event) -> None:
-        """Note an event. If the operation fails it has not happened: what lies past the count means nothing."""
-        del self._events[self._count :]
-        self._events.append(event)
-        self._count += 1
+        """Note an event."""
+        self._journal.set(self._events, len(self._events), event)
 
     def take(self) -> tuple[Event, ...]:
         """The events so far; from now on they are history."""
-        events = tuple(self._events[: self._count])
-        self._events, self._count = [], 0
+        events = tuple(self._events.values())
+        self._journal.set(vars(self), "_events", {})
         return events
 
-    def copy(self) -> "EventLog":
+    def copy(self, journal: Journal) -> "EventLog":
         """A log that goes its own way from here."""
-        twin = EventLog(enabled=self.enabled)
-        twin._events, twin._count = self._events[: self._count], self._count
+        twin = EventLog(journal, enabled=self.enabled)
+        twin._events = self._events.copy()
         return twin

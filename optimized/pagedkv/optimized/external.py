@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pagedkv.optimized.admission import Entry, seat
-from pagedkv.optimized.arguments import Int32, Int64
-from pagedkv.optimized.growth import slots
-from pagedkv.optimized.paths import NOTHING
+from pagedkv.optimized.loops.arrays import Int32, Int64
+from pagedkv.optimized.growth import slots_between
+from pagedkv.optimized.loops.memory import NOTHING, RESIDENT
 from pagedkv.optimized.residency import released, shorten
-from pagedkv.optimized.rows import RESIDENT, SWAPPED
+from pagedkv.optimized.rows import SWAPPED
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import Namespace, Ok, Reason, Refused, RequestId
 
@@ -37,7 +37,8 @@ class Invalidated(NamedTuple):
 def seat_external(state: ManagerState, row: int, length: int, entry: Entry, external: int) -> Ok:
     """Seat a request; `slots` of the positions from what was found here up to `external`, for who writes there."""
     outcome = seat(state, row, length, entry)
-    return Ok(cached_tokens=outcome.cached_tokens, slots=slots(state, row, entry.cached, external))
+    cached = outcome.cached_tokens
+    return Ok(cached_tokens=cached, slots=slots_between(state, row, cached, external))
 
 
 def invalidate(state: ManagerState, row: int, from_position: int) -> Invalidated | Refused:

@@ -3,6 +3,8 @@
 import sys
 from dataclasses import dataclass
 
+import numpy as np
+
 from pagedkv.optimized.state import ManagerState
 from pagedkv.optimized.stats import written_slots
 
@@ -31,22 +33,21 @@ class Footprint:
 
 def footprint_of(state: ManagerState) -> Footprint:
     """Add it all up."""
-    rows, used_slots = state.rows, state.pool.used * state.config.block_size
-    tables, tokens = rows.tables.nbytes + state.buffers.num_bytes, rows.tokens.nbytes
-    everything = sum(_bytes_of(part) for part in (state, rows, *state.pool.parts()))
+    memory, used_slots = state.journal.memory, state.pool.used * state.config.block_size
+    arrays = {name: array.nbytes for name, array in memory._asdict().items()}
+    tables, tokens = arrays.pop("tables"), arrays.pop("tokens")
+    index = sum(arrays.pop(name) for name in ("links", "spelled"))
     return Footprint(
-        tables_bytes=tables,
+        tables_bytes=tables + state.buffers.num_bytes,
         tokens_bytes=tokens,
-        index_bytes=_bytes_of(state.paths) + _bytes_of(state.index),
-        bookkeeping_bytes=everything - rows.tables.nbytes - tokens,
+        index_bytes=index + _bytes_of(state.paths),
+        bookkeeping_bytes=sum(arrays.values()) + sum(map(_bytes_of, (state, state.rows, state.pool))),
         empty_slots=used_slots - written_slots(state),
     )
 
 
 def _bytes_of(part: object) -> int:
-    """The arrays, lists and dictionaries that hang on a part, each once; views count with what they look at."""
-    held = {id(value): value for value in vars(part).values()}
-    containers = [v for v in held.values() if isinstance(v, (list, dict))]
-    arrays = {id(v): v for v in held.values() if hasattr(v, "nbytes") and v.base is None}
-    owners = {id(v.base): v.base for v in held.values() if hasattr(v, "nbytes") and v.base is not None}
-    return sum(int(a.nbytes) for a in {**arrays, **owners}.values()) + sum(map(sys.getsizeof, containers))
+    """The arrays, lists and dictionaries that hang on a part."""
+    values = vars(part).values()
+    arrays = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+    return arrays + sum(sys.getsizeof(value) for value in values if isinstance(value, (list, dict)))

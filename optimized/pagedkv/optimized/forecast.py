@@ -2,10 +2,12 @@
 
 from pagedkv.optimized.admission import plan_entry
 from pagedkv.optimized.arguments import hashable, integer, token_array
-from pagedkv.optimized.growth import needed
+from pagedkv.optimized.loops import batches
+from pagedkv.optimized.loops.arrays import MAX_INT32
 from pagedkv.optimized.rows import SWAPPED
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.operations import Admit, Append, Operation, Reserve, Resume
+from pagedkv.spec.words import ceil_div
 
 
 def blocks_needed(state: ManagerState, operation: Operation) -> int:
@@ -20,9 +22,9 @@ def blocks_needed(state: ManagerState, operation: Operation) -> int:
             return plan_entry(state, namespace, prompt, count).need
         case Append(request=request, tokens=tokens):
             row = rows.find_resident("request", request)
-            return needed(state, row, int(rows.length[row]) + len(token_array(tokens))).blocks
+            return growth_needs(state, row, int(rows.length[row]) + len(token_array(tokens)))
         case Reserve(request=request, length=length):
-            return needed(state, rows.find_resident("request", request), integer("length", length, 1)).blocks
+            return growth_needs(state, rows.find_resident("request", request), integer("length", length, 1))
         case Resume(request=request):
             row = rows.find_preempted(request)
             info, length = rows.known(row), int(rows.length[row])
@@ -32,3 +34,10 @@ def blocks_needed(state: ManagerState, operation: Operation) -> int:
             return plan_entry(state, info.namespace, rows.tokens[row, :length], length, reads=info.reads).need
         case _:
             return 0
+
+
+def growth_needs(state: ManagerState, row: int, end: int) -> int:
+    """Blocks that growth to `end` takes. Of a length that nobody can have, only that it is more than there are."""
+    if end > MAX_INT32:
+        return len(state.groups) * ceil_div(end, state.config.block_size)
+    return batches.blocks_for(state.journal.reading, row, end)

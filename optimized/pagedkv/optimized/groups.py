@@ -6,7 +6,11 @@ pool must take the same bytes in every group, so that any group can use it.
 
 from dataclasses import dataclass
 
-from pagedkv.optimized.arguments import MAX_INT32, Int64, integer, optional
+import numpy as np
+
+from pagedkv.optimized.arguments import integer, optional
+from pagedkv.optimized.loops.arrays import MAX_INT32, Int64
+from pagedkv.optimized.loops.memory import NOTHING
 from pagedkv.spec.words import ceil_div
 
 
@@ -42,14 +46,8 @@ class Windows:
         dead = computed - window + 1 - (self._max_rollback if rollback else 0)
         return max(0, dead // self._block_size - self.sinks[group])
 
-    def each_holes(self, group: int, computed: Int64) -> Int64:
-        """The same for many rows at once."""
-        window = self.groups[group].sliding_window
-        if window is None:
-            return computed * 0
-        dead = computed - window + 1 - self._max_rollback
-        return (dead // self._block_size - self.sinks[group]).clip(0)
-
-    def all_holes(self, computed: int) -> tuple[int, ...]:
-        """`holes` of every group."""
-        return tuple(self.holes(group, computed) for group in range(len(self.groups)))
+    def as_array(self) -> Int64:
+        """The same for the loops: see `loops.memory`."""
+        windows = [group.sliding_window for group in self.groups]
+        visible = [NOTHING if window is None else window - 1 + self._max_rollback for window in windows]
+        return np.stack((visible, self.sinks), axis=1)

@@ -7,7 +7,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32, integer, token_array
+from pagedkv.optimized.arguments import integer, token_array
+from pagedkv.optimized.loops.arrays import Int32
 from pagedkv.spec.words import Misuse, Namespace, check_id
 
 DIGEST_SIZE: Final = 16

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int64
-from pagedkv.optimized.paths import NOTHING, OTHERS
-from pagedkv.optimized.rows import RESIDENT, SWAPPED, UNKNOWN
+from pagedkv.optimized.loops.arrays import Int64
+from pagedkv.optimized.loops.memory import NOTHING, NUM_SWAP_FREE, OTHERS, RESIDENT, UNKNOWN
+from pagedkv.optimized.rows import SWAPPED
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import HOLE, ceil_div
 
@@ -143,7 +143,7 @@ def cursors_are_the_computed_paths(state: ManagerState) -> bool:
 
 def swap_blocks_are_free_or_saved_into(state: ManagerState) -> bool:
     """Each block of swap space is free or holds one live block of one swapped request."""
-    rows, space = state.rows, state.swap_free[: state.num_swap_free].tolist()
+    rows, space = state.rows, state.swap_free[: state.journal.counters[NUM_SWAP_FREE]].tolist()
     for row, info in enumerate(rows.info):
         saved = None if info is None else info.saved
         if (saved is not None) != (rows.state[row] == SWAPPED):

@@ -1,10 +1,9 @@
 """Taking back what an operation has done so far, should anything in it fail.
 
-Refusals and misuse are decided before anything is written. What is left are failures from inside: no memory, an
-interrupt, a hash function of the caller's that raises. So the manager keeps a journal. Numbers and whole arrays hang
-on a few *parts* by their names, and are put back by keeping those names; what is written in place goes through
-`put`, `set` and `delete`, which note the old value first. What lies past the end of a queue or a row means nothing, and
-is written without a note; past the end of a stack may lie what the same operation has taken off it.
+Refusals and misuse are mostly decided before anything is written. What is left are failures from inside: no memory, an
+interrupt, a hash function of the caller's that raises. So the manager keeps a journal. The loops log what they
+overwrite by themselves; what is written from outside them goes through `put`, `set` and `delete`, which note the old
+value first. What lies past the end of a row means nothing, and is written without a note.
 """
 
 from collections.abc import MutableMapping, MutableSequence
@@ -13,64 +12,98 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pagedkv.optimized.loops.memory import GONE, LOGGED, NUM_FIELDS, Fields, Memory
+
 Array: TypeAlias = NDArray[Any]
 
 _ABSENT: Final = object()
+_LOG: Final = object()
+_MEMORY: Final = object()
 
 
 class Journal:
-    """The notes of the operation that is running."""
+    """The memory of a manager, and the notes of the operation that is running on it."""
 
-    def __init__(self) -> None:
-        self._notes: list[tuple[Any, Any, Any]] = []
-        self._parts: list[dict[str, Any]] = []
-        self._before: list[dict[str, Any]] = []
-
-    def watch(self, *parts: object) -> None:
-        """From now on operations may give other values to the attributes of these parts."""
-        self._parts = [vars(part) for part in parts]
+    def __init__(self, memory: Memory) -> None:
+        self.notes: list[tuple[Any, Any, Any]] = []
+        """(container, key, old) of what is about to be written: container[key] held `old`, or nothing, and nobody else
+        will write `old`."""
+        self._before = memory.counters.copy()
+        self.counters = memory.counters
+        self._use(memory)
 
     def begin(self) -> None:
         """An operation starts."""
-        self._notes.clear()
-        self._before = [names.copy() for names in self._parts]
+        self.notes.clear()
+        self.counters[LOGGED] = self.counters[GONE] = 0
+        self._before = self.counters.copy()
+
+    def fields(self) -> Fields:
+        """The memory for a loop that is about to write. One that only reads can do with `reading`."""
+        self.notes.append((_LOG, self.counters[LOGGED], None))
+        return self.reading
 
     def roll_back(self) -> None:
-        """Put everything back as it was at `begin`."""
-        while self._notes:
-            container, key, old = self._notes[-1]
-            if old is _ABSENT:
+        """Put everything back as it was at `begin`, the latest first."""
+        while self.notes:
+            container, key, old = self.notes[-1]
+            if container is _LOG:
+                self._undo(int(key))
+            elif container is _MEMORY:
+                self._use(old)
+            elif old is _ABSENT:
                 container.pop(key, None)
             else:
                 container[key] = old
-            self._notes.pop()
-        for names, before in zip(self._parts, self._before, strict=True):
-            names.update(before)
+            self.notes.pop()
+        self.counters[:] = self._before
+
+    def replace(self, **arrays: Array) -> None:
+        """From now on these fields of the memory are other arrays."""
+        self.notes.append((_MEMORY, None, self.memory))
+        self._use(self.memory._replace(**arrays))
+
+    def lengthen(self) -> None:
+        """More room in the log. Between operations."""
+        self._use(self.memory._replace(log=np.empty((8 * len(self.memory.log), 2), np.int64)))
 
     def put(self, array: Array, index: Any, values: Any) -> None:
         """array[index] = values."""
         old = array[index]
-        self._notes.append((array, index, old.copy() if isinstance(index, slice) else old))
+        self.notes.append((array, index, old.copy() if isinstance(old, np.ndarray) else old))
         array[index] = values
-
-    def note(self, container: Any, key: Any, old: Any) -> None:
-        """The caller is about to write or delete container[key], which holds `old`; nobody else will write `old`."""
-        self._notes.append((container, key, old))
 
     def set(self, container: "MutableMapping[Any, Any] | MutableSequence[Any]", key: Any, value: Any) -> None:
         """container[key] = value, in a dictionary or at an existing place of a list."""
         old = container.get(key, _ABSENT) if isinstance(container, dict) else container[key]
-        self._notes.append((container, key, old))
+        self.notes.append((container, key, old))
         container[key] = value
 
     def delete(self, container: dict[Any, Any], key: Any) -> None:
         """del container[key]."""
-        self._notes.append((container, key, container[key]))
+        self.notes.append((container, key, container[key]))
         del container[key]
 
+    def copy(self) -> "Journal":
+        """Another memory with the same content, and nothing noted."""
+        copies = {name: array.copy() for name, array in self.memory._asdict().items() if name != "log"}
+        return Journal(self.memory._replace(**copies, log=np.empty((256, 2), np.int64)))
 
-def doubled(array: Array) -> Array:
-    """A new array of twice the length along the first axis; the second half may hold anything."""
-    new = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
-    new[: len(array)] = array
+    def _use(self, memory: Memory) -> None:
+        self.memory, self.reading = memory, tuple(memory)
+
+    def _undo(self, start: int) -> None:
+        """Undo what the loops have logged from there on. Of several old values of one place the oldest one is assigned
+        last."""
+        log = self.memory.log[start : self.counters[LOGGED]][::-1]
+        places, fields = np.divmod(log[:, 0], NUM_FIELDS)
+        for field in np.unique(fields).tolist():
+            self.memory[field].reshape(-1)[places[fields == field]] = log[fields == field, 1]
+        self.counters[LOGGED] = start
+
+
+def enlarged(array: Array, *shape: int) -> Array:
+    """A larger array that begins as this one and goes on with zeros."""
+    new = np.zeros(shape, array.dtype)
+    new[tuple(map(slice, array.shape))] = array
     return new

@@ -20,17 +20,18 @@ Not thread-safe: a manager belongs to one thread at a time. With `debug=True` a 
 (array([6, 6], dtype=int32), array([5, 9]))
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-from pagedkv.optimized import batch, commits, decode, growth, residency
+from pagedkv.optimized import commits, growth, residency
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import (
-    Int32, Integers, Tokens, hashable, int_array, integer, last_of_each, ones, token_array,
-)  # fmt: skip
+from pagedkv.optimized.arguments import Integers, Tokens, hashable, int_array, integer, token_array
+from pagedkv.optimized.loops.arrays import Int32
 from pagedkv.optimized.core import ManagerCore, atomic
 from pagedkv.optimized.external import Invalidated, invalidate, seat_external
+from pagedkv.optimized.loops.memory import COMPUTED, HIT_TOKENS, LENGTH
 from pagedkv.optimized.observation import Observation
 from pagedkv.optimized.plan import StepPlan
 from pagedkv.optimized.prefixes import Prefixes
@@ -80,7 +81,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         entry = plan_entry(self._state, namespace, prompt, count, reads=info.reads)
         if entry.refused:
             return entry.refused
-        self._state.hit_tokens += entry.cached
+        self._state.journal.counters[HIT_TOKENS] += len(entry.nodes) * self.config.block_size
         return seat(self._state, self._state.rows.add(info, prompt), len(prompt), entry)
 
     @atomic
@@ -104,7 +105,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         entry = plan_entry(self._state, namespace, prompt, max(count, external))
         if entry.refused:
             return entry.refused
-        self._state.hit_tokens += entry.cached
+        self._state.journal.counters[HIT_TOKENS] += len(entry.nodes) * self.config.block_size
         return seat_external(self._state, self._state.rows.add(info, prompt), len(prompt), entry, external)
 
     @atomic
@@ -136,8 +137,8 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         """The KV of the positions below `computed` is written: full blocks may be found, dead ones are released."""
         rows = self._state.rows
         row = rows.find_resident("request", request)
-        last = min(int(rows.reserved[row]), int(rows.length[row]))
-        growth.commit(self._state, row, integer("computed", computed, int(rows.computed[row]), last))
+        length, reserved, before = rows.numbers[LENGTH : COMPUTED + 1, row].tolist()
+        commits.commit(self._state, row, integer("computed", computed, before, min(length, reserved)))
         return DONE
 
     @atomic
@@ -161,7 +162,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
     @atomic
     def free(self, request: RequestId) -> Ok:
         """The request is gone."""
-        residency.free(self._state, np.array([self._state.rows.find("request", request)]))
+        residency.free(self._state, self._state.rows.find("request", request))
         return DONE
 
     @atomic
@@ -195,34 +196,33 @@ class BlockManager(Prefixes, Observation, ManagerCore):
         state, appended = self._state, token_array(tokens, 0)
         rows = state.rows.handles(requests)
         most = max(1, len(appended))  # so that the sum is exact
-        each = ones(len(rows)) if counts is None else int_array("counts", counts, len(rows), 1, most)
-        if int(np.add.reduce(each)) != len(appended):
-            raise Misuse("tokens", tokens, f"{int(each.sum())} tokens, as the counts of {len(rows)} requests say")
-        simple = decode.append_one_each(state, rows, appended) if counts is None else None
-        return simple or batch.append_rows(state, rows, appended, each)
+        each = None if counts is None else int_array("counts", counts, len(rows), 1, most)
+        total = len(rows) if each is None else int(each.sum())
+        if total != len(appended):
+            raise Misuse("tokens", tokens, f"{total} tokens, as the counts of {len(rows)} requests say")
+        return growth.append_rows(state, rows, appended, each)
 
     @atomic
     def reserve_batch(self, requests: Sequence[RequestId] | Int32, lengths: Integers) -> StepPlan:
         """Slots of requests[i] up to lengths[i]. Equals `reserve` row by row."""
         rows = self._state.rows.handles(requests)
-        return batch.reserve_rows(self._state, rows, int_array("lengths", lengths, len(rows), 1))
+        return growth.reserve_rows(self._state, rows, int_array("lengths", lengths, len(rows), 1))
 
     @atomic
     def commit_batch(self, requests: Sequence[RequestId] | Int32, computed: Integers) -> None:
         """The KV of requests[i] below computed[i] is written. Equals `commit` row by row."""
         rows = self._state.rows.handles(requests)
         values = int_array("computed", computed, len(rows), 0)
-        commits.commit_rows(self._state, rows, values, commits.checked(self._state.rows, rows, values))
+        commits.commit_rows(self._state, rows, values)
 
     @atomic
     def free_batch(self, requests: Sequence[RequestId] | Int32) -> None:
         """These requests, each named once, are gone. Equals `free` row by row."""
         table, rows = self._state.rows, self._state.rows.handles(requests, preempted=True)
-        last = last_of_each(rows, table.scratch)
-        if not last.all():
-            again = table.known(int(rows[last.argmin()]))
-            raise Misuse("requests", again.request, "each request at most once in a batch of free")
-        residency.free(self._state, rows)
+        if len(set(rows.tolist())) < len(rows):
+            again = next(row for row, count in Counter(rows.tolist()).items() if count > 1)
+            raise Misuse("requests", table.known(again).request, "each request at most once in a batch of free")
+        residency.free_rows(self._state, rows)
 
     # Steps in flight, and relabelling.
 

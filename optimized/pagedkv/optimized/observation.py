@@ -6,7 +6,7 @@ from pagedkv.optimized.core import ManagerCore
 from pagedkv.optimized.footprint import Footprint, footprint_of
 from pagedkv.optimized.forecast import blocks_needed
 from pagedkv.optimized.invariants import check
-from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.loops.memory import RESIDENT
 from pagedkv.optimized.stats import Stats, stats_of
 from pagedkv.spec.operations import Operation
 from pagedkv.spec.subject import Lengths, Snapshot

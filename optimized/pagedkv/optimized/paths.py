@@ -3,28 +3,29 @@
 What a full block holds is its *path*: the namespace and all tokens up to the block's end. Paths form a tree, and a
 *node*, a small integer, is one path: its parent is the path one block shorter.
 
-Most paths have one child, and it is found by following a pointer and comparing tokens: many blocks at once, with no
-hash at all. Only where paths part is a hash needed: further children are found by a keyed 128-bit digest of the
-parent and the block's tokens, and compared too. So a collision can never cause a wrong hit, nor even a miss, and a
-prompt costs a digest for each place where it leaves the beaten track, not one for each block.
+Most paths have one child, and it is found by following a pointer and comparing tokens, with no hash at all. Only where
+paths part is a hash needed: further children are found by a keyed 128-bit digest of the parent and the block's tokens,
+and compared too. So a collision can never cause a wrong hit, nor even a miss, and a prompt costs a digest for each
+place where it leaves the beaten track, not one for each block.
+
+The pointers are followed in `loops.paths`. Here are namespaces and digests.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.copying import twin_of
 from pagedkv.optimized.hashing import HashFunction, namespace_digest
-from pagedkv.optimized.journal import Journal, doubled
+from pagedkv.optimized.journal import Journal, enlarged
+from pagedkv.optimized.loops import calls
+from pagedkv.optimized.loops.memory import (
+    FIRST_CHILD, GONE, HOLDERS, NODE_STACK, NOTHING, NUM_NODES_UNUSED, OTHERS, PARENT, UNSETTLED, USERS,
+)  # fmt: skip
 from pagedkv.spec.words import Namespace
-
-NOTHING: Final = -1
-"""No node, no block, no entry."""
-OTHERS: Final = -2
-"""No first child, but perhaps others."""
 
 
 class Path(NamedTuple):
@@ -38,42 +39,62 @@ class Path(NamedTuple):
 
 class PathTree:
     """The paths that somebody needs: a block that holds one, a longer path, or a request whose computed blocks end
-    there. Per node, (capacity,) each: `parent`, `first_child` (or NOTHING, or OTHERS), `users` int32; `tokens`
-    (capacity, block_size) int32; `blocks` (capacity, num_groups) int32, which the prefix index keeps: what block holds
-    the path in each cache group, or NOTHING."""
+    there."""
 
-    def __init__(self, block_size: int, num_groups: int, hash_function: HashFunction, journal: Journal) -> None:
-        self.block_size, self._hash, self._journal = block_size, hash_function, journal
-        self.parent, self.first_child, self.users = (np.zeros(64, np.int32) for _ in range(3))
-        self.tokens: Int32 = np.zeros((64, block_size), np.int32)
-        self.blocks: Int32 = np.full((64, num_groups), NOTHING, np.int32)
+    def __init__(self, hash_function: HashFunction, journal: Journal) -> None:
+        self._hash, self._journal = hash_function, journal
         self.roots: dict[Namespace, int] = {}
         self._namespace: dict[int, Namespace] = {}  # of each empty path
         self._others: dict[bytes, int] = {}  # children that are not first, by digest; those of one digest are twins
         self._twin: dict[int, int] = {}
         self._digest: dict[int, bytes] = {}  # by which each of them is found
         self._path_digest: dict[int, bytes] = {}  # of paths that events have named
-        self._unused: Int32 = np.arange(63, -1, -1, dtype=np.int32)  # a stack of nodes
-        self._num_unused = 64
+
+    @property
+    def parent(self) -> Int32:
+        return self._column(PARENT)
+
+    @property
+    def first_child(self) -> Int32:
+        return self._column(FIRST_CHILD)
+
+    @property
+    def users(self) -> Int32:
+        return self._column(USERS)
+
+    @property
+    def tokens(self) -> Int32:
+        return self._journal.memory.spelled
+
+    @property
+    def blocks(self) -> Int32:
+        """(max_nodes, num_groups): what block holds the path in each cache group, or NOTHING."""
+        return self._journal.memory.links[:, HOLDERS:]
+
+    @property
+    def block_size(self) -> int:
+        return int(self.tokens.shape[1])
 
     def find(self, namespace: Namespace, tokens: Int32, limit: int) -> Path:
         """The longest known path along these tokens, of at most `limit` blocks. Changes nothing."""
         root = self.roots.get(namespace, NOTHING)
-        return self.follow(root, tokens, limit if root != NOTHING else 0)
+        return Path(_NONE, root) if root == NOTHING or not limit else self.follow(root, tokens, limit)
 
     def follow(self, end: int, tokens: Int32, limit: int) -> Path:
         """The longest known way from a path along these tokens, of at most `limit` blocks."""
-        bs, nodes = self.block_size, list[int]()
-        while len(nodes) < limit:
-            start = len(nodes)
-            nodes += self._line(end, tokens[start * bs : limit * bs])
-            if len(nodes) == start:
-                child = self._other(end, tokens[start * bs : (start + 1) * bs])
-                if child == NOTHING:
-                    break
-                nodes.append(child)
-            end = nodes[-1]
-        return Path(np.array(nodes, np.int64) if nodes else _NONE, end)
+        bs, nodes, fields = self.block_size, np.empty(limit, np.int64), self._journal.reading
+        count = calls.follow(fields, end, tokens, nodes)
+        while count < limit and self._others:
+            parent, block = int(nodes[count - 1]) if count else end, tokens[count * bs : (count + 1) * bs]
+            if self.first_child[parent] == NOTHING:
+                break
+            child = self._other(parent, block, self._hash(_name(parent), block.tobytes()))
+            if child == NOTHING:
+                break
+            nodes[count] = child
+            count += 1
+            count += calls.follow(fields, child, tokens[count * bs :], nodes[count:])
+        return Path(nodes[:count], int(nodes[count - 1]) if count else end)
 
     def root(self, namespace: Namespace) -> int:
         """The empty path of a namespace, made if it is not known. The caller holds what it keeps.
@@ -82,64 +103,44 @@ class PathTree:
         """
         if namespace not in self.roots:
             repr(namespace)  # which events will want: if it raises, then here
-            root = int(self._new(1)[0])
-            self.parent[root], self.first_child[root], self.users[root] = NOTHING, NOTHING, 0
+            self._see_to_nodes()
+            root = calls.make_root(self._journal.fields())
             self._journal.set(self._namespace, root, namespace)
             self._journal.set(self.roots, namespace, root)
         return self.roots[namespace]
 
-    def extend(self, start: int, tokens: Int32) -> Path:
-        """Go on from a path along the full blocks of `tokens`: what is not known of the way is made. One user of
-        `start` becomes a user of the end."""
-        bs = self.block_size
-        count = len(tokens) // bs
-        known, end = self.follow(start, tokens, count) if self.first_child[start] != NOTHING else Path(_NONE, start)
-        if end != start:  # the longer path, or the caller, uses this one
-            self._journal.put(self.users, end, self.users[end] + 1)
-            self._journal.put(self.users, start, self.users[start] - 1)
-        if len(known) == count:
-            return Path(known, end)
-        made = self._new(count - len(known))
-        parents = np.empty_like(made)
-        parents[0], parents[1:] = end, made[:-1]
-        self._fill(made, parents, tokens[len(known) * bs : count * bs].reshape(-1, bs))
-        self.first_child[parents[1:]] = made[1:]
-        self._enter(end, int(made[0]))
-        return Path(np.concatenate((known, made)) if len(known) else made, int(made[-1]))
+    def child(self, parent: int, tokens: Int32) -> int:
+        """The path that goes on from `parent` with the tokens of one block, if it is known. If not, OTHERS: the loop
+        that asks will make it next, and it will be found then."""
+        first, digest = self.first_child[parent], b""
+        if first != NOTHING:
+            digest = self._hash(_name(parent), tokens.tobytes())
+            known = self._other(parent, tokens, digest)
+            if known != NOTHING:
+                return known
+        self._see_to_nodes()
+        if first >= 0:
+            links, count = self._journal.memory.links, self._journal.counters[NUM_NODES_UNUSED]
+            self._enter(int(links[count - 1, NODE_STACK]), digest)
+        return OTHERS
 
-    def extend_each(self, starts: Int64, tokens: Int32) -> Int64:
-        """One block further, tokens[i] of (count, block_size), from each of these distinct paths, which have no
-        children. One user of each becomes a user of its new end."""
-        made = self._new(len(starts))
-        self._fill(made, starts, tokens)
-        self._journal.note(self.first_child, starts, NOTHING)
-        self.first_child[starts] = made
-        return made
+    def hold(self, node: int) -> None:
+        """One user more."""
+        calls.use(self._journal.fields(), node)
 
-    def hold(self, nodes: Int64 | int) -> None:
-        """One user more for each of these distinct nodes."""
-        users = self.users[nodes]
-        self._journal.note(self.users, nodes, users)
-        self.users[nodes] = users + 1
+    def drop(self, node: int) -> None:
+        """One user fewer. A path that nobody needs is forgotten, and its ancestors with it if nobody needs them."""
+        calls.drop(self._journal.fields(), node)
+        if self._journal.counters[UNSETTLED]:
+            self.settle()
 
-    def drop(self, nodes: Iterable[int]) -> None:
-        """One user fewer for each. A path that nobody needs is forgotten, and its ancestors with it if nobody needs
-        them."""
-        users, parent, gone = self.users.data, self.parent.data, list[int]()
-        note = self._journal.note
-        for each in nodes:
-            node = each
-            while node != NOTHING:
-                left = users[node] - 1
-                note(users, node, left + 1)
-                users[node] = left
-                if left:
-                    break
-                self._unlink(node)
-                gone.append(node)
-                node = parent[node]
-        if gone:
-            self._give_back(gone)
+    def settle(self) -> None:
+        """Paths have been forgotten: namespaces and digests forget them, too."""
+        counters = self._journal.counters
+        top = counters[NUM_NODES_UNUSED]
+        for node in self._journal.memory.links[top - counters[GONE] : top, NODE_STACK].tolist():
+            self._unlink(node)
+        counters[GONE] = counters[UNSETTLED] = 0
 
     def ancestor(self, node: int, generations: int) -> int:
         """The path that many blocks shorter."""
@@ -169,8 +170,9 @@ class PathTree:
 
     def nodes(self) -> list[int]:
         """All paths, the empty ones too."""
-        unused = set(self._unused[: self._num_unused].tolist())
-        return [node for node in range(len(self.parent)) if node not in unused]
+        stack = self._journal.memory.links[: self._journal.counters[NUM_NODES_UNUSED], NODE_STACK]
+        unused = set(stack.tolist())
+        return [node for node in range(len(self.tokens)) if node not in unused]
 
     def below(self, nodes: Iterable[int]) -> list[int]:
         """These paths and all that begin with one of them, in O(all paths)."""
@@ -185,61 +187,39 @@ class PathTree:
         return list(found)
 
     def copy(self, journal: Journal) -> "PathTree":
-        """The same paths, with a journal of its own."""
+        """The same paths, over a copy of the memory."""
         twin = twin_of(self)
         twin._journal = journal
         return twin
 
-    def _line(self, end: int, tokens: Int32) -> list[int]:
-        """As far as first children of first children go along these tokens."""
-        bs, nodes, child = self.block_size, list[int](), int(self.first_child[end])
-        if child < 0 or self.tokens[child].tobytes() != tokens[:bs].tobytes():
-            return nodes
-        first_child = self.first_child.data
-        for _ in range(len(tokens) // bs):
-            nodes.append(child)
-            child = first_child[child]
-            if child < 0:
-                break
-        same = self.tokens.take(nodes, axis=0).reshape(-1) == tokens[: len(nodes) * bs]
-        different = int(same.argmin())
-        return nodes if same[different] else nodes[: different // bs]
+    def _column(self, number: int) -> Int32:
+        column: Int32 = self._journal.memory.links[:, number]
+        return column
 
-    def _other(self, parent: int, tokens: Int32) -> int:
-        """The child with these tokens that is not the first one, or NOTHING."""
-        if self.first_child[parent] == NOTHING:
-            return NOTHING
-        node = self._others.get(self._hash(_name(parent), tokens.tobytes()), NOTHING)
+    def _see_to_nodes(self) -> None:
+        """There is a node to be made."""
+        counters, memory = self._journal.counters, self._journal.memory
+        if counters[NUM_NODES_UNUSED]:
+            return
+        count = len(memory.spelled)
+        links = enlarged(memory.links, 2 * count, memory.links.shape[1])
+        links[count:, HOLDERS:] = NOTHING
+        links[:count, NODE_STACK] = np.arange(2 * count - 1, count - 1, -1)
+        self._journal.replace(
+            links=links,
+            spelled=enlarged(memory.spelled, 2 * count, self.block_size),
+        )
+        counters[NUM_NODES_UNUSED] = count
+
+    def _other(self, parent: int, tokens: Int32, digest: bytes) -> int:
+        """The child with these tokens, and this digest, that is not the first one; or NOTHING."""
+        node = self._others.get(digest, NOTHING)
         while node != NOTHING and not (self.parent[node] == parent and (self.tokens[node] == tokens).all()):
             node = self._twin.get(node, NOTHING)
         return node
 
-    def _new(self, count: int) -> Int64:
-        """So many nodes. No operation makes a path after it has forgotten one, so that what they hold needs no note."""
-        while self._num_unused < count:
-            self._more_nodes()
-        self._num_unused -= count
-        return self._unused[self._num_unused : self._num_unused + count].astype(np.int64)
-
-    def _more_nodes(self) -> None:
-        count = len(self.parent)
-        for name in ("parent", "first_child", "users", "tokens", "blocks", "_unused"):
-            setattr(self, name, doubled(getattr(self, name)))
-        self.blocks[count:] = NOTHING
-        self._unused[self._num_unused : self._num_unused + count] = np.arange(2 * count - 1, count - 1, -1)
-        self._num_unused += count
-
-    def _fill(self, nodes: Int64, parents: Int64, tokens: Int32) -> None:
-        """What new paths are. Each has one user: the path that goes on from it, or the caller."""
-        self.parent[nodes], self.tokens[nodes] = parents, tokens
-        self.first_child[nodes], self.users[nodes] = NOTHING, 1
-
-    def _enter(self, parent: int, child: int) -> None:
-        """A new path can be found from its parent."""
-        if self.first_child[parent] < 0:
-            self._journal.put(self.first_child, parent, child)
-            return
-        digest = self._hash(_name(parent), self.tokens[child].tobytes())
+    def _enter(self, child: int, digest: bytes) -> None:
+        """A new path can be found from its parent, which has another first child."""
         twin = self._others.get(digest, NOTHING)
         if twin != NOTHING:
             self._journal.set(self._twin, child, twin)
@@ -255,8 +235,6 @@ class PathTree:
         elif node in self._namespace:
             self._journal.delete(self.roots, self._namespace[node])
             self._journal.delete(self._namespace, node)
-        else:
-            self._journal.put(self.first_child, self.parent[node], OTHERS)
 
     def _unlink_other(self, node: int) -> None:
         digest, after, before = self._digest[node], self._twin.get(node, NOTHING), NOTHING
@@ -272,14 +250,8 @@ class PathTree:
             self._journal.set(chain, key, after)
         self._journal.delete(self._digest, node)
 
-    def _give_back(self, nodes: Sequence[int]) -> None:
-        """These nodes may become other paths."""
-        end = self._num_unused + len(nodes)
-        self._journal.put(self._unused, slice(self._num_unused, end), nodes)
-        self._num_unused = end
 
-
-_NONE: Final = np.empty(0, np.int64)
+_NONE = np.empty(0, np.int64)
 
 
 def _name(node: int) -> bytes:

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized.loops.arrays import Int32, Int64
+from pagedkv.optimized.loops import calls
 from pagedkv.spec.words import Misuse, Reason
 
 
@@ -98,28 +99,11 @@ class StepPlan:
 class Updates(NamedTuple):
     """Table entries that have changed."""
 
-    rows: Int64
-    columns: Int64 | Int32
+    rows: Int32
+    columns: Int32
+    """(num_updates,) both"""
     blocks: Int32
     """(num_groups, num_updates)"""
-    places: Int64 | None = None
-    """Where these rows stand in the batch for which the plan is; None: not known."""
-
-    @staticmethod
-    def none(num_groups: int) -> "Updates":
-        """No change."""
-        nothing = np.empty(0, np.int64)
-        return Updates(nothing, nothing, np.empty((num_groups, 0), np.int32), nothing)
-
-    def within(self, rows: Int64, num_columns: int) -> "Updates":
-        """Those in these rows, with their places, and in the first columns."""
-        order = np.argsort(rows, kind="stable")
-        found = np.searchsorted(rows, self.rows, sorter=order).clip(0, max(0, len(rows) - 1))
-        places = order[found] if len(rows) else found
-        here = self.columns < num_columns
-        if len(rows):
-            here = here & (rows[places] == self.rows)
-        return Updates(self.rows[here], self.columns[here], self.blocks[:, here], places[here])
 
 
 class _Buffer:
@@ -139,8 +123,8 @@ class TableBuffers:
 
     def __init__(self, num_groups: int) -> None:
         self._buffers: list[list[_Buffer]] = [[] for _ in range(num_groups)]
-        self._recent: list[tuple[bytes, Updates]] = []  # of the latest plans: for which batch, and what changed
-        self._plan = 0
+        self._recent: list[Updates] = []  # what changed before each of the latest plans
+        self._name, self._plan = b"", 0
 
     @property
     def num_bytes(self) -> int:
@@ -152,25 +136,26 @@ class TableBuffers:
         self._buffers = [[] for _ in self._buffers]
         self._recent.clear()
 
-    def add(self, updates: Updates, rows: Int64) -> None:
+    def add(self, updates: Updates, rows: Int32) -> None:
         """A plan for these rows is being made, and this has changed since the last one."""
         self._plan += 1
-        self._recent.append((rows.tobytes(), updates))
+        self._name = rows.tobytes()
+        self._recent.append(updates)
         del self._recent[: -self.MOST]
 
-    def tables(self, group: int, table: Int32, rows: Int64, width: int) -> Int32:
-        """table[rows, :width] in a buffer, for the rows that were last added."""
-        name, _ = self._recent[-1]
+    def tables(self, group: int, table: Int32, rows: Int32, width: int, scratch: Int32) -> Int32:
+        """table[rows, :width] in a buffer, for the rows that were last added. `scratch`: a place for each row of the
+        table."""
         buffer = self._unused(group, len(rows), width)
         shown: Int32 = buffer.array[: len(rows), :width]
         missed = self._plan - buffer.plan
-        if buffer.rows == name and missed <= len(self._recent):
-            for batch, changed in self._recent[len(self._recent) - missed :]:
-                here = changed if batch == name and changed.places is not None else changed.within(rows, width)
-                buffer.array[here.places, here.columns] = here.blocks[group]
-        else:
+        fresh = buffer.rows == self._name and missed <= len(self._recent)
+        for changed in self._recent[len(self._recent) - missed :] if fresh else ():
+            if len(changed.rows) and fresh:
+                fresh = calls.show(buffer.array, width, rows, *changed[:2], changed.blocks[group], scratch)
+        if not fresh:
             np.take(table[:, :width], rows, axis=0, out=shown, mode="clip")  # which writes `shown` directly
-        buffer.rows, buffer.plan = name, self._plan
+        buffer.rows, buffer.plan = self._name, self._plan
         return shown
 
     def _unused(self, group: int, count: int, width: int) -> _Buffer:
@@ -183,14 +168,3 @@ class TableBuffers:
         in_use = [buffer for buffer in buffers if sys.getrefcount(buffer.array) > 2]
         buffers[:] = [*in_use[-self.MOST + 1 :], fresh]
         return fresh
-
-
-def ragged(starts: Int64, counts: Int64) -> tuple[Int64, Int64]:
-    """Runs starts[i], starts[i] + 1, … of counts[i] numbers each: (which run, the numbers), both (counts.sum(),).
-
-    >>> ragged(np.array([7, 3]), np.array([1, 2]))
-    (array([0, 1, 1]), array([7, 3, 4]))
-    """
-    run = np.repeat(np.arange(len(counts)), counts)
-    before = np.cumsum(counts) - counts
-    return run, np.arange(len(run)) + (starts - before)[run]

@@ -6,7 +6,7 @@ from pagedkv.optimized.admission import present
 from pagedkv.optimized.arguments import Tokens, hashable, integer, token_array
 from pagedkv.optimized.core import ManagerCore, atomic
 from pagedkv.optimized.events import Event, IndexCleared
-from pagedkv.optimized.paths import NOTHING
+from pagedkv.optimized.loops.memory import LISTENING, NOTHING
 from pagedkv.optimized.state import DONE
 from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, Reason, Refused
 
@@ -18,7 +18,9 @@ class Prefixes(ManagerCore):
         """The length of the present prefix in tokens, in whole blocks. Changes nothing, not even recency."""
         state, prefix = self._own_state(), token_array(tokens, 0)
         bs = state.config.block_size
-        return Ok(cached_tokens=present(state, hashable("namespace", namespace), prefix, len(prefix) // bs).size * bs)
+        return Ok(
+            cached_tokens=len(present(state, hashable("namespace", namespace), prefix, len(prefix) // bs).nodes) * bs
+        )
 
     @atomic
     def pin(self, tokens: Tokens, namespace: Namespace = "") -> Ok:
@@ -26,10 +28,11 @@ class Prefixes(ManagerCore):
         state, prefix = self._state, token_array(tokens, 0)
         bs, pinned = state.config.block_size, (hashable("namespace", namespace), prefix.tobytes())
         hit = present(state, namespace, prefix, len(prefix) // bs)
-        blocks = hit.blocks[hit.blocks != NOTHING].astype(np.int64)
+        holders = state.paths.blocks[hit.nodes]
+        blocks = holders[holders != NOTHING].astype(np.int64)
         state.pool.acquire(blocks)
         state.journal.set(state.pins, pinned, (*state.pins.get(pinned, ()), blocks))
-        return Ok(cached_tokens=hit.size * bs)
+        return Ok(cached_tokens=len(hit.nodes) * bs)
 
     @atomic
     def unpin(self, tokens: Tokens, namespace: Namespace = "") -> Ok:
@@ -56,11 +59,13 @@ class Prefixes(ManagerCore):
         state = self._state
         if state.pins:
             return Refused(Reason.PINNED)
-        told, state.events.enabled = state.events.enabled, False  # one event says it all
+        counters = state.journal.counters
+        counters[LISTENING] = False  # one event says it all
         state.pool.evict(state.pool.idle)
-        state.index.forget(np.flatnonzero(state.index.entry != NOTHING))
-        state.events.enabled = told
-        if told:
+        state.pool.drop_entries(np.flatnonzero(state.index.entry != NOTHING))
+        state.paths.settle()
+        counters[LISTENING] = state.events.enabled
+        if state.events.enabled:
             state.events.add(IndexCleared())
         return DONE
 

@@ -3,12 +3,13 @@
 import numpy as np
 
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import Int64
-from pagedkv.optimized.paths import NOTHING
-from pagedkv.optimized.plan import ragged
-from pagedkv.optimized.rows import (
-    BLOCKS, COMPUTED, HOLES, LENGTH, RECOMPUTE, RESERVED, RESIDENT, ROOM, SWAPPED, UNKNOWN,
+from pagedkv.optimized.loops.arrays import Int64
+from pagedkv.optimized.loops import calls
+from pagedkv.optimized.loops.memory import (
+    BLOCKS, COMPUTED, LENGTH, NOTHING, NUM_SWAP_FREE, PREEMPTIONS, RESERVED, RESIDENT, RESUMED_HIT_TOKENS, ROOM,
+    UNKNOWN,
 )  # fmt: skip
+from pagedkv.optimized.rows import RECOMPUTE, SWAPPED
 from pagedkv.optimized.state import DONE, ManagerState
 from pagedkv.spec.words import HOLE, Copy, Ok, Outcome, PreemptMode, Reason, Refused, RequestId, ceil_div
 
@@ -18,19 +19,12 @@ def fork(state: ManagerState, parent: int, child: RequestId) -> Outcome:
     rows = state.rows
     if refused := state.refusal(0, 0, entering=True):
         return refused
-    length = int(rows.length[parent])
-    row = rows.add(rows.known(parent)._replace(request=child), rows.tokens[parent, :length])
-    count, node = ceil_div(length, state.config.block_size), int(rows.path[parent])
-    for group in state.groups:
-        blocks = rows.live(group, parent)
-        state.pool.acquire(blocks[: len(blocks) - (int(rows.blocks[parent]) - count)])  # not the lookahead
-    rows.tables[:, row, :count] = rows.tables[:, parent, :count]
-    if node != NOTHING:
-        state.paths.hold(node)
-    rows.set(ROOM, parent, UNKNOWN)
-    holes = rows.numbers[HOLES:, parent].tolist()
-    rows.set_numbers(row, RESIDENT, length, length, length, count, node, holes=holes)
+    row = rows.add(rows.known(parent)._replace(request=child), _NO_TOKENS)
+    calls.fork(state.journal.fields(), parent, row)
     return DONE
+
+
+_NO_TOKENS = np.empty(0, np.int32)
 
 
 def truncate(state: ManagerState, row: int, length: int) -> Outcome:
@@ -67,48 +61,42 @@ def release_table(state: ManagerState, row: int, keep: int = 0) -> None:
     rows, count = state.rows, int(state.rows.blocks[row])
     if keep >= count:
         return
-    for group in state.groups:
-        state.pool.release(rows.live(group, row, keep)[::-1])
+    calls.release_table(state.journal.fields(), row, keep)
     rows.set(BLOCKS, row, keep)
 
 
-def free(state: ManagerState, rows: Int64) -> None:
-    """Release what these distinct rows have, in row order, each one's last block first, and what is in swap space."""
-    table, states = state.rows, state.rows.state.take(rows)
-    if len(rows) == 1:
-        row = int(rows[0])
-        for group in state.groups if states[0] == RESIDENT else ():
-            state.pool.release(table.live(group, row)[::-1])
-    else:
-        state.pool.release_many(owned(state, rows[states == RESIDENT]))
-    state.paths.drop(table.path.take(rows).tolist())
-    for row in rows[states == SWAPPED].tolist() if np.count_nonzero(states == SWAPPED) else ():
+def free(state: ManagerState, row: int) -> None:
+    """Release what a row has, its last block first, or what it has in swap space."""
+    if state.config.swap_blocks and state.rows.state[row] == SWAPPED:
         forget_saved(state, row)
-    table.remove(rows, states)
+    if calls.free_one(state.journal.fields(), row):
+        state.index.settle()
+    state.rows.forget(row)
 
 
-def owned(state: ManagerState, rows: Int64) -> Int64:
-    """The blocks in the tables of these rows, row by row, in each one group after another, the last block first."""
-    table, size = state.rows, len(state.groups)
-    each = np.repeat(rows, size)
-    run, backwards = ragged(np.zeros(len(each), np.int64), table.blocks.take(each).astype(np.int64))
-    columns = table.blocks.take(each)[run] - 1 - backwards
-    group = np.tile(np.arange(size), len(rows))[run]
-    blocks: Int64 = table.tables[group, each[run], columns].astype(np.int64)
-    return blocks[blocks != HOLE] if state.windows.sliding else blocks
+def free_rows(state: ManagerState, rows: Int64) -> None:
+    """The same for distinct rows, in this order."""
+    if state.config.swap_blocks:
+        for row in rows[state.rows.state.take(rows) == SWAPPED].tolist():
+            forget_saved(state, row)
+    calls.free_each(state.journal.fields(), rows)
+    state.index.settle()
+    for row in rows.tolist():
+        state.rows.forget(row)
 
 
 def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
     """Release the blocks and keep the tokens; with "swap" also the lengths and the holes, for what was saved."""
-    rows = state.rows
+    rows, counters = state.rows, state.journal.counters
     live = np.concatenate([rows.live(group, row) for group in state.groups])
-    if mode == "swap" and len(live) > state.num_swap_free:
+    if mode == "swap" and len(live) > counters[NUM_SWAP_FREE]:
         return Refused(Reason.SWAP_SPACE)
     release_table(state, row)
-    state.preemptions += 1
+    counters[PREEMPTIONS] += 1
     if mode == "swap":
-        state.num_swap_free -= len(live)
-        saved = state.swap_free[state.num_swap_free : state.num_swap_free + len(live)][::-1].copy()
+        counters[NUM_SWAP_FREE] -= len(live)
+        free = counters[NUM_SWAP_FREE]
+        saved = state.swap_free[free : free + len(live)][::-1].copy()
         state.journal.set(rows.info, row, rows.known(row)._replace(saved=saved))
         rows.set_state(row, SWAPPED)
         rows.set(ROOM, row, UNKNOWN)
@@ -120,10 +108,10 @@ def preempt(state: ManagerState, row: int, mode: PreemptMode) -> Outcome:
 
 def forget_saved(state: ManagerState, row: int) -> None:
     """Give back the swap space of a row."""
-    info, free = state.rows.known(row), state.num_swap_free
+    info, free = state.rows.known(row), int(state.journal.counters[NUM_SWAP_FREE])
     assert info.saved is not None
     state.journal.put(state.swap_free, slice(free, free + len(info.saved)), info.saved[::-1])
-    state.num_swap_free += len(info.saved)
+    state.journal.counters[NUM_SWAP_FREE] += len(info.saved)
     state.journal.set(state.rows.info, row, info._replace(saved=None))
 
 
@@ -135,7 +123,7 @@ def resume(state: ManagerState, row: int) -> Outcome:
         entry = plan_entry(state, info.namespace, rows.tokens[row, :length], length, reads=info.reads)
         if entry.refused:
             return entry.refused
-        state.resumed_hit_tokens += entry.cached
+        state.journal.counters[RESUMED_HIT_TOKENS] += len(entry.nodes) * state.config.block_size
         return seat(state, row, length, entry)
     saved = info.saved
     assert saved is not None  # a row that is neither resident nor to be recomputed is swapped out
@@ -168,8 +156,8 @@ def relabel(state: ManagerState, new_block: Int64) -> None:
         table = tables[:, row, : rows.blocks[row]]
         table[table != HOLE] = new_block[table[table != HOLE]]
         rows.touch(row, 0)
-    idle = new_block.take(state.pool.idle_blocks())
-    rows.tables = tables
+    state.journal.replace(tables=tables)
     state.index.relabel(new_block)
-    state.pool.relabel(new_block, idle)
-    state.pins = {pinned: tuple(new_block[blocks] for blocks in stack) for pinned, stack in state.pins.items()}
+    state.pool.relabel(new_block)
+    pins = {pinned: tuple(new_block[blocks] for blocks in stack) for pinned, stack in state.pins.items()}
+    state.journal.set(vars(state), "pins", pins)

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pagedkv.optimized.rows import RESIDENT
+from pagedkv.optimized.loops.memory import (
+    COPY_ON_WRITES, HIT_TOKENS, PREEMPTIONS, RESIDENT, RESUMED_HIT_TOKENS,
+)  # fmt: skip
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import HOLE
 
@@ -35,17 +37,17 @@ class Stats:
 
 def stats_of(state: ManagerState) -> Stats:
     """The counters of a manager, as they are now."""
-    pool, count = state.pool, state.config.num_blocks
+    pool, count, counters = state.pool, state.config.num_blocks, state.journal.counters
     return Stats(
         free=count - pool.used - pool.idle,
         used=pool.used,
         idle=pool.idle,
         held=pool.held,
-        hit_tokens=state.hit_tokens,
-        resumed_hit_tokens=state.resumed_hit_tokens,
+        hit_tokens=int(counters[HIT_TOKENS]),
+        resumed_hit_tokens=int(counters[RESUMED_HIT_TOKENS]),
         evictions=pool.evictions,
-        copy_on_writes=state.copy_on_writes,
-        preemptions=state.preemptions,
+        copy_on_writes=int(counters[COPY_ON_WRITES]),
+        preemptions=int(counters[PREEMPTIONS]),
         block_utilisation=pool.used / count,
         slot_utilisation=written_slots(state) / (count * state.config.block_size),
     )

