@@ -109,6 +109,7 @@ def forget(manager: BlockManager, blocks: Iterable[Block]) -> None:
     """Drop the entries of just these blocks, as if each had been evicted."""
     manager._state.journal.begin()
     manager._state.pool.drop_entries(np.array([*blocks], np.int64))
+    manager._state.journal.open = False
     manager.check()
 
 

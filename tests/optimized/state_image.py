@@ -30,7 +30,7 @@ OTHER_PARTS: Final = frozenset({"config", "journal", "windows", "events", "paths
 """Attributes that are parts themselves, or never change; if they are not `PLAIN`."""
 PLAIN: Final = (int, np.ndarray, dict, list, tuple)
 
-PASSING: Final = frozenset({"journal.notes", "journal._before", "memory.log"})
+PASSING: Final = frozenset({"journal.open", "journal.notes", "journal._before", "journal._lines", "memory.log"})
 """What means nothing between two operations."""
 PASSING_COUNTERS: Final = frozenset({LOGGED, GONE})
 CHAINS: Final[dict[str, tuple[str, int, int, int]]] = {
@@ -62,7 +62,7 @@ def parts_of(state: ManagerState) -> dict[str, object]:
 
 def image(manager: BlockManager) -> Image:
     """The image of a manager: a value for each attribute. Shares nothing with it that could change."""
-    state = manager._state
+    state = manager._own_state()  # as whoever comes next: what was cut off while it was taken back, that finishes
     memory = state.journal.memory
     seen: Image = {}
     for part, owner in parts_of(state).items():

@@ -33,6 +33,13 @@ def optional(argument: str, value: object, least: int, most: int) -> int | None:
     return None if value is None else integer(argument, value, least, most)
 
 
+def flag(argument: str, value: object) -> bool:
+    """True or False, and nothing that only counts as such."""
+    if not isinstance(value, bool):
+        raise Misuse(argument, value, "True or False")
+    return value
+
+
 def hashable(argument: str, value: Hashable) -> Hashable:
     """The value itself, which must be hashable."""
     check_id(argument, value)
@@ -40,9 +47,7 @@ def hashable(argument: str, value: Hashable) -> Hashable:
 
 
 def _is_int32(values: object, least_count: int) -> TypeGuard[Int32]:
-    return (
-        isinstance(values, np.ndarray) and values.dtype == np.int32 and values.ndim == 1 and len(values) >= least_count
-    )
+    return type(values) is np.ndarray and values.dtype == np.int32 and values.ndim == 1 and len(values) >= least_count
 
 
 def token_array(tokens: object, least_count: int = 1) -> Int32:
@@ -52,14 +57,17 @@ def token_array(tokens: object, least_count: int = 1) -> Int32:
         if calls.are_tokens(array):  # the usual case
             return array
     allowed = f"a sequence of at least {least_count} tokens, each an integer between 0 and {MAX_INT32}"
-    if isinstance(tokens, np.ndarray):
-        if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+    if isinstance(tokens, (np.ndarray, memoryview)):
+        given = plain_array("tokens", tokens, allowed)
+        if given.ndim != 1 or given.dtype.kind not in "iu":
             raise Misuse("tokens", tokens, f"{allowed}, or a 1-D integer array of them")
-        if len(tokens) and (tokens.min() < 0 or tokens.max() > MAX_INT32):
+        if len(given) and (given.min() < 0 or given.max() > MAX_INT32):
             raise Misuse("tokens", tokens, allowed)
-        array = tokens.astype(np.int32)
+        array = given.astype(np.int32)
     else:
-        if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Sequence) or not set(map(type, tokens)) <= {int}:
+        if isinstance(tokens, (str, bytes, bytearray)) or not isinstance(tokens, Sequence):
+            raise Misuse("tokens", tokens, allowed)
+        if not all(kind is int or issubclass(kind, np.integer) for kind in set(map(type, tokens))):
             raise Misuse("tokens", tokens, allowed)
         try:
             array = np.fromiter(tokens, np.int32, len(tokens))
@@ -70,6 +78,13 @@ def token_array(tokens: object, least_count: int = 1) -> Int32:
     return array
 
 
+def plain_array(argument: str, values: "NDArray[Any] | memoryview", allowed: str) -> NDArray[Any]:
+    """An array as NumPy makes them, not of a subclass; one that hides some of its values is none."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise Misuse(argument, values, f"{allowed}, none of them masked")
+    return np.asarray(values)
+
+
 def int_array(argument: str, values: object, count: int, least: int, most: int = 2**63 - 1) -> Int64:
     """`count` integers in [least, most], one a row of a batch, as (count,) int64."""
     if _is_int32(values, 1) and len(values) == count:
@@ -78,7 +93,7 @@ def int_array(argument: str, values: object, count: int, least: int, most: int =
             return usual
     allowed = f"{count} integers between {least} and {most}, one for each request"
     try:
-        array = np.asarray(values)
+        array = plain_array(argument, values, allowed)  # type: ignore[arg-type]  # whatever it is, NumPy may take it
     except (ValueError, OverflowError):
         raise Misuse(argument, values, allowed) from None
     if array.shape != (count,) or (count and array.dtype.kind not in "iu"):

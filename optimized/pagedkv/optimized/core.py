@@ -1,14 +1,17 @@
 """What all operations of a manager share: its options, and that each happens in whole or not at all."""
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Concatenate, ParamSpec, TypeVar
 
 from pagedkv.optimized.arguments import integer, optional
 from pagedkv.optimized.loops.arrays import MAX_INT32
 from pagedkv.optimized.groups import CacheGroup
 from pagedkv.optimized.hashing import HashFunction, keyed_hash
+from pagedkv.optimized.journal import MOST_LINES
 from pagedkv.optimized.loops.memory import LogFull
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import Config, Misuse
@@ -88,11 +91,26 @@ class ManagerCore:
             self._owner = threading.current_thread()
 
     def _own_state(self) -> ManagerState:
-        """The state, for the thread that may see it."""
+        """The state, for the thread that may see it, and not in the middle of an operation."""
         if self._owner is not None and self._owner is not threading.current_thread():
             allowed = f"{self._owner.name!r}, which uses this manager: it is not thread-safe, and can be hand_over()ed"
             raise Misuse("thread", threading.current_thread().name, allowed)
+        if self._state.journal.open:
+            self._take_back()
         return self._state
+
+    def _take_back(self, running: int = 0) -> None:
+        """An operation has begun and not ended. If it is running on this thread's stack, in a `run` besides `running`
+        ones, who calls now is code that it has called itself, an id's or the hash function: misuse. If it is not, it
+        was cut off while it was being taken back, by an interrupt, and that is finished now."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            ours = frame.f_code.co_name == "run" and frame.f_code.co_filename == __file__
+            running -= ours and frame.f_locals.get("self") is self
+            frame = frame.f_back
+        if running < 0:
+            raise Misuse("operation", "a call from inside another one", "one operation of a manager at a time")
+        self._state.roll_back()
 
 
 def _groups(groups: object, sliding_window: int | None, sink_tokens: int) -> tuple[CacheGroup, ...]:
@@ -114,16 +132,23 @@ def atomic(
 
     def run(self: Core, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         state = self._state if self._owner is None else self._own_state()
+        journal = state.journal
+        if journal.open:
+            self._take_back(running=1)
+        lines = MOST_LINES
         while True:
-            state.journal.begin()
+            journal.begin(lines)
             try:
-                return operation(self, *args, **kwargs)
+                result = operation(self, *args, **kwargs)
+                journal.open = False
+                return result
             except LogFull:
-                state.roll_back()
-                state.journal.lengthen()
+                pass
             except BaseException:
                 state.roll_back()
                 raise
+            state.roll_back()
+            lines = journal.lengthen()
 
     functools.update_wrapper(run, operation)
     return run

@@ -16,6 +16,7 @@ from pagedkv.optimized.growth import slots_between
 from pagedkv.optimized.loops.memory import NOTHING, RESIDENT
 from pagedkv.optimized.residency import released, shorten
 from pagedkv.optimized.rows import SWAPPED
+from pagedkv.optimized.paths import are_same
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import Namespace, Ok, Reason, Refused, RequestId
 
@@ -63,7 +64,7 @@ def alike(state: ManagerState, row: int, namespace: Namespace, tokens: Int32) ->
     found: list[RequestId] = []
     for other in np.flatnonzero(computed).tolist():
         info = rows.known(other)
-        same = info.namespace == namespace and np.array_equal(rows.tokens[other, : len(tokens)], tokens)
+        same = are_same(info.namespace, namespace) and np.array_equal(rows.tokens[other, : len(tokens)], tokens)
         if other != row and same:
             found.append(info.request)
     return found

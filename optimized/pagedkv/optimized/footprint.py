@@ -21,7 +21,7 @@ class Footprint:
     index_bytes: int
     """Paths, entries, and what finds them."""
     bookkeeping_bytes: int
-    """The rest: numbers of the requests, references, free list, queues, swap space."""
+    """The rest: numbers of the requests, references, chains of blocks, log, swap space."""
     empty_slots: int
     """Slots of used blocks that hold no computed KV: the rest of last blocks, and what is reserved ahead."""
 

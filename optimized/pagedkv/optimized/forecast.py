@@ -10,8 +10,9 @@ from pagedkv.spec.operations import Admit, Append, Operation, Reserve, Resume
 from pagedkv.spec.words import ceil_div
 
 
-def blocks_needed(state: ManagerState, operation: Operation) -> int:
-    """By how much the operation would lower the number of available blocks if it were carried out now."""
+def blocks_needed(state: ManagerState, operation: Operation, *, external: int = 0, reads: bool = True) -> int:
+    """By how much the operation would lower the number of available blocks if it were carried out now. `external` and
+    `reads` of an admission."""
     rows = state.rows
     match operation:
         case Admit(request=request, tokens=tokens, namespace=namespace, reserve=reserve):
@@ -19,7 +20,8 @@ def blocks_needed(state: ManagerState, operation: Operation) -> int:
             hashable("namespace", namespace)
             prompt = token_array(tokens)
             count = len(prompt) if reserve is None else integer("reserve", reserve, 0, len(prompt))
-            return plan_entry(state, namespace, prompt, count).need
+            external = integer("external", external, 0, len(prompt))
+            return plan_entry(state, namespace, prompt, max(count, external), reads=reads).need
         case Append(request=request, tokens=tokens):
             row = rows.find_resident("request", request)
             return growth_needs(state, row, int(rows.length[row]) + len(token_array(tokens)))

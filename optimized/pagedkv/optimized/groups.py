@@ -24,8 +24,8 @@ class CacheGroup:
     """With a window: so many positions from the beginning are seen for ever (attention sinks)."""
 
     def __post_init__(self) -> None:
-        optional("sliding_window", self.sliding_window, 1, MAX_INT32)
-        integer("sink_tokens", self.sink_tokens, 0, MAX_INT32)
+        object.__setattr__(self, "sliding_window", optional("sliding_window", self.sliding_window, 1, MAX_INT32))
+        object.__setattr__(self, "sink_tokens", integer("sink_tokens", self.sink_tokens, 0, MAX_INT32))
 
 
 class Windows:
@@ -33,7 +33,6 @@ class Windows:
 
     def __init__(self, groups: tuple[CacheGroup, ...], block_size: int, max_rollback: int) -> None:
         self.groups, self._block_size, self._max_rollback = groups, block_size, max_rollback
-        self.sliding = any(group.sliding_window is not None for group in groups)
         self.sinks = tuple(0 if g.sliding_window is None else ceil_div(g.sink_tokens, block_size) for g in groups)
         """Leading blocks of each group that are never released."""
 

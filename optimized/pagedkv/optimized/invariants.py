@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from pagedkv.optimized.loops.arrays import Int64
-from pagedkv.optimized.loops.memory import NOTHING, NUM_SWAP_FREE, OTHERS, RESIDENT, UNKNOWN
+from pagedkv.optimized.loops.memory import NOTHING, NUM_SWAP_FREE, OTHERS, RESIDENT, STEPS, UNKNOWN
+from pagedkv.optimized.paths import are_same
 from pagedkv.optimized.rows import SWAPPED
 from pagedkv.optimized.state import ManagerState
 from pagedkv.spec.words import HOLE, ceil_div
@@ -27,24 +28,26 @@ def rows_in(state: ManagerState, *states: int) -> list[int]:
 
 
 def every_block_is_free_used_or_idle(state: ManagerState) -> bool:
-    """Each block is on the free stack, used, in the idle queue, or held and unknown; exactly one of them."""
+    """Each block is in the chain of free ones, used, in that of idle ones, or held and unknown; exactly one of them."""
     pool, held, idle = state.pool, state.pool.held_blocks(), state.pool.idle_blocks()
     limbo = held[~state.index.has_entry(held)]
     used = np.flatnonzero(pool.references)
     everything = np.concatenate((pool.free_blocks(), used, idle, limbo))
-    once = np.array_equal(np.sort(everything), np.arange(pool.num_blocks))
+    once = np.array_equal(np.sort(everything), np.arange(pool.num_blocks)) and state.journal.counters[STEPS] == len(
+        pool.steps
+    )
     return once and len(used) == pool.used and len(idle) == pool.idle and len(held) == pool.held
 
 
 def idle_blocks_are_the_indexed_unused_ones(state: ManagerState) -> bool:
-    """The idle queue holds exactly the blocks with an entry and without references."""
+    """The chain of idle blocks holds exactly the blocks with an entry and without references."""
     idle = np.flatnonzero((state.index.entry != NOTHING) & (state.pool.references == 0))
     return np.array_equal(np.sort(state.pool.idle_blocks()), idle)
 
 
 def held_blocks_are_unused_and_wait_in_order(state: ManagerState) -> bool:
     """Held blocks have no references, wait for a step in flight, and stand in the order of their release; the held
-    idle ones are the last in the idle queue."""
+    idle ones are the last in the chain of idle ones."""
     pool, held = state.pool, state.pool.held_blocks()
     waits, oldest = pool.releases(held), next(iter(pool.steps.values()), 0)
     held_idle = pool.is_held(pool.idle_blocks())
@@ -115,11 +118,10 @@ def paths_have_the_users_that_they_count(state: ManagerState) -> bool:
 
 
 def paths_are_found(state: ManagerState) -> bool:
-    """Every path is found from its namespace on by its tokens; a path without children says so."""
+    """Every path is found from the one before it, and so from its namespace on; a path without children says so."""
     paths, parents = state.paths, set(state.paths.parent[state.paths.nodes()].tolist())
     for node in paths.nodes():
-        namespace, tokens = paths.path_of(node)
-        if paths.find(namespace, tokens, len(tokens) // paths.block_size).end != node:
+        if not paths.finds(node):
             return False
         child = int(paths.first_child[node])
         if (child == NOTHING and node in parents) or (child not in (NOTHING, OTHERS) and paths.parent[child] != node):
@@ -136,7 +138,9 @@ def cursors_are_the_computed_paths(state: ManagerState) -> bool:
             return False
         if node != NOTHING:
             namespace, tokens = state.paths.path_of(node)
-            if namespace != rows.known(row).namespace or not np.array_equal(tokens, rows.tokens[row, :full]):
+            if not are_same(namespace, rows.known(row).namespace) or not np.array_equal(
+                tokens, rows.tokens[row, :full]
+            ):
                 return False
     return True
 

@@ -12,9 +12,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pagedkv.optimized.loops.memory import GONE, LOGGED, NUM_FIELDS, Fields, Memory
+from pagedkv.optimized.loops import calls
+from pagedkv.optimized.loops.memory import GONE, LOGGED, Fields, Memory
 
 Array: TypeAlias = NDArray[Any]
+
+MOST_LINES: Final = 2**18
+"""Lines of a log that are kept from one operation to the next: 4 MiB."""
 
 _ABSENT: Final = object()
 _LOG: Final = object()
@@ -28,15 +32,20 @@ class Journal:
         self.notes: list[tuple[Any, Any, Any]] = []
         """(container, key, old) of what is about to be written: container[key] held `old`, or nothing, and nobody else
         will write `old`."""
+        self.open = False
+        """An operation has begun, and has neither ended nor been taken back."""
         self._before = memory.counters.copy()
         self.counters = memory.counters
         self._use(memory)
 
-    def begin(self) -> None:
-        """An operation starts."""
+    def begin(self, most_lines: int = MOST_LINES) -> None:
+        """An operation starts. The log that it gets has no more lines than that."""
         self.notes.clear()
+        if self._lines > most_lines:
+            self._resize(most_lines)
         self.counters[LOGGED] = self.counters[GONE] = 0
         self._before = self.counters.copy()
+        self.open = True
 
     def fields(self) -> Fields:
         """The memory for a loop that is about to write. One that only reads can do with `reading`."""
@@ -44,11 +53,12 @@ class Journal:
         return self.reading
 
     def roll_back(self) -> None:
-        """Put everything back as it was at `begin`, the latest first."""
+        """Put everything back as it was at `begin`, the latest first. It can be cut off anywhere, and done again."""
+        self.open = True
         while self.notes:
             container, key, old = self.notes[-1]
             if container is _LOG:
-                self._undo(int(key))
+                calls.undo(self.reading, int(key))  # which needs no memory, should that be what is missing
             elif container is _MEMORY:
                 self._use(old)
             elif old is _ABSENT:
@@ -57,15 +67,17 @@ class Journal:
                 container[key] = old
             self.notes.pop()
         self.counters[:] = self._before
+        self.open = False
 
     def replace(self, **arrays: Array) -> None:
         """From now on these fields of the memory are other arrays."""
         self.notes.append((_MEMORY, None, self.memory))
         self._use(self.memory._replace(**arrays))
 
-    def lengthen(self) -> None:
-        """More room in the log. Between operations."""
-        self._use(self.memory._replace(log=np.empty((8 * len(self.memory.log), 2), np.int64)))
+    def lengthen(self) -> int:
+        """Between operations: more lines for the log, and how many it has now."""
+        self._resize(8 * self._lines)
+        return self._lines
 
     def put(self, array: Array, index: Any, values: Any) -> None:
         """array[index] = values."""
@@ -89,17 +101,11 @@ class Journal:
         copies = {name: array.copy() for name, array in self.memory._asdict().items() if name != "log"}
         return Journal(self.memory._replace(**copies, log=np.empty((256, 2), np.int64)))
 
-    def _use(self, memory: Memory) -> None:
-        self.memory, self.reading = memory, tuple(memory)
+    def _resize(self, lines: int) -> None:
+        self._use(self.memory._replace(log=np.empty((lines, 2), np.int64)))
 
-    def _undo(self, start: int) -> None:
-        """Undo what the loops have logged from there on. Of several old values of one place the oldest one is assigned
-        last."""
-        log = self.memory.log[start : self.counters[LOGGED]][::-1]
-        places, fields = np.divmod(log[:, 0], NUM_FIELDS)
-        for field in np.unique(fields).tolist():
-            self.memory[field].reshape(-1)[places[fields == field]] = log[fields == field, 1]
-        self.counters[LOGGED] = start
+    def _use(self, memory: Memory) -> None:
+        self.memory, self.reading, self._lines = memory, tuple(memory), len(memory.log)
 
 
 def enlarged(array: Array, *shape: int) -> Array:

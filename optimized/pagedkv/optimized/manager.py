@@ -2,7 +2,7 @@
 
 Operations mean what `pagedkv.spec` says. Each checks its arguments, then whether blocks suffice, and only then
 changes anything: `Refused` and `Misuse` leave everything as it was. A serving engine uses the batch operations, which
-do a whole step in a handful of array operations; the scalar ones are for what happens now and then.
+do a whole step in two compiled loops; the scalar ones are for what happens now and then.
 
 If anything inside fails (no memory, an interrupt, a hash function that raises), everything is as it was, too, and the
 operation can be tried again.
@@ -27,7 +27,7 @@ import numpy as np
 
 from pagedkv.optimized import commits, growth, residency
 from pagedkv.optimized.admission import plan_entry, seat
-from pagedkv.optimized.arguments import Integers, Tokens, hashable, int_array, integer, token_array
+from pagedkv.optimized.arguments import Integers, Tokens, flag, hashable, int_array, integer, token_array
 from pagedkv.optimized.loops.arrays import Int32
 from pagedkv.optimized.core import ManagerCore, atomic
 from pagedkv.optimized.external import Invalidated, invalidate, seat_external
@@ -268,9 +268,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
     ) -> tuple[Info, Int32, int]:
         """Who comes, its prompt, and for how many positions it wants slots."""
         self._state.rows.check_new("request", request)
-        for name, flag in (("read_cache", reads), ("write_cache", publishes)):
-            if type(flag) is not bool:
-                raise Misuse(name, flag, "True or False")
+        reads, publishes = flag("read_cache", reads), flag("write_cache", publishes)
         prompt, cache = token_array(tokens), self.config.prefix_cache
         info = Info(request, hashable("namespace", namespace), cache and reads, cache and publishes)
         return info, prompt, len(prompt) if reserve is None else integer("reserve", reserve, 0, len(prompt))

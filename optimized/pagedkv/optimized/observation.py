@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pagedkv.optimized.arguments import flag, hashable
 from pagedkv.optimized.core import ManagerCore
 from pagedkv.optimized.footprint import Footprint, footprint_of
 from pagedkv.optimized.forecast import blocks_needed
@@ -17,11 +18,12 @@ from collections.abc import Sequence
 class Observation(ManagerCore):
     """Reading only."""
 
-    def blocks_needed(self, operation: Operation) -> int:
+    def blocks_needed(self, operation: Operation, *, external: int = 0, read_cache: bool = True) -> int:
         """By how much `admit`, `append`, `reserve` or `resume`, given as the operation of `pagedkv.spec` of that name,
-        would lower `available_blocks` if it were carried out now; it fits if there are as many. 0 for operations that
-        take none. Raises `Misuse` where the operation would."""
-        return blocks_needed(self._own_state(), operation)
+        would lower `available_blocks` if it were carried out now; it fits if there are as many. `external` as in
+        `admit_external`, `read_cache` as in `admit`. 0 for other operations, which take none, whatever they name.
+        Raises `Misuse` where one of the four would."""
+        return blocks_needed(self._own_state(), operation, external=external, reads=flag("read_cache", read_cache))
 
     def stats(self) -> Stats:
         """Counts of the pool and of what has happened so far."""
@@ -40,7 +42,9 @@ class Observation(ManagerCore):
         token paths. In values that later operations do not touch."""
         state = self._own_state()
         rows = state.rows
-        chosen = list(rows.row_of) if requests is None else [r for r in requests if r in rows.row_of]
+        chosen = (
+            list(rows.row_of) if requests is None else [r for r in requests if hashable("requests", r) in rows.row_of]
+        )
         tables, lengths = {}, {}
         for request in chosen:
             row = rows.row_of[request]

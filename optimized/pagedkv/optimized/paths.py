@@ -102,7 +102,7 @@ class PathTree:
         Namespaces are the same if they are equal, as keys of a dictionary are: 1, 1.0 and True are one namespace.
         """
         if namespace not in self.roots:
-            repr(namespace)  # which events will want: if it raises, then here
+            repr(namespace).encode()  # which events will want: if it raises, then here
             self._see_to_nodes()
             root = calls.make_root(self._journal.fields())
             self._journal.set(self._namespace, root, namespace)
@@ -158,15 +158,25 @@ class PathTree:
 
     def path_digest(self, node: int) -> bytes:
         """What events call a path: a digest chained from its namespace on."""
-        unnamed = []
-        while node not in self._path_digest and self.parent[node] != NOTHING:
+        known, unnamed = self._path_digest, []
+        while node not in known and self.parent[node] != NOTHING:
             unnamed.append(node)
             node = int(self.parent[node])
-        digest = self._path_digest.get(node) or namespace_digest(self._hash, self._namespace[node])
+        digest = known[node] if node in known else namespace_digest(self._hash, self._namespace[node])
         for each in reversed(unnamed):
             digest = self._hash(digest, self.tokens[each].tobytes())
-            self._journal.set(self._path_digest, each, digest)
+            self._journal.set(known, each, digest)
         return digest
+
+    def finds(self, node: int) -> bool:
+        """A path is found from the one before it, or from its namespace."""
+        parent = int(self.parent[node])
+        if parent == NOTHING:
+            return self.roots.get(self._namespace[node]) == node
+        tokens = self.tokens[node]
+        if self.first_child[parent] == node:
+            return True
+        return self._other(parent, tokens, self._hash(_name(parent), tokens.tobytes())) == node
 
     def nodes(self) -> list[int]:
         """All paths, the empty ones too."""
@@ -257,3 +267,8 @@ _NONE = np.empty(0, np.int64)
 def _name(node: int) -> bytes:
     """What the hash calls a parent."""
     return node.to_bytes(8, "little")
+
+
+def are_same(one: Namespace, other: Namespace) -> bool:
+    """As keys of a dictionary are: also what is not equal to itself."""
+    return one is other or one == other

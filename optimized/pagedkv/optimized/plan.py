@@ -32,7 +32,9 @@ class StepPlan:
     """The outcome of `append_batch` or `reserve_batch` over `num_rows` rows.
 
     The arrays stay as they are as long as the plan, or any view of them, is in use: buffers rotate, and one that
-    somebody still refers to is left alone. Code that keeps a bare address must keep the plan, too.
+    somebody still refers to is left alone. Code that keeps a bare address must keep the plan, too. They are to be read:
+    who wants to write into `block_tables`, say another number in place of HOLE, writes into a copy, since the buffer
+    comes back in a later plan with only what has changed since.
 
     `block_tables`, `slot_mapping`, `copies`, `copy_rows` and `update_blocks` are those of the only cache group;
     with several groups they are asked of each of `groups`.
@@ -140,7 +142,7 @@ class TableBuffers:
         """A plan for these rows is being made, and this has changed since the last one."""
         self._plan += 1
         self._name = rows.tobytes()
-        self._recent.append(updates)
+        self._recent.append(Updates(*(array.copy() for array in updates)) if len(updates.rows) else updates)
         del self._recent[: -self.MOST]
 
     def tables(self, group: int, table: Int32, rows: Int32, width: int, scratch: Int32) -> Int32:

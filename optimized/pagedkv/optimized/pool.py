@@ -119,7 +119,8 @@ class BlockPool:
 
     def end_step(self, step: StepId) -> None:
         """Blocks that waited only for this step come free."""
-        steps = {other: number for other, number in self.steps.items() if other != step}
+        steps = self.steps.copy()
+        del steps[step]
         self._journal.set(vars(self), "steps", steps)
         self._journal.counters[STEPS] -= 1
         calls.come_free(self._journal.fields(), next(iter(steps.values()), int(self._journal.counters[NEXT_STEP])))

@@ -151,7 +151,7 @@ def pairs(sources: Int64, destinations: Int64) -> tuple[Copy, ...]:
 def relabel(state: ManagerState, new_block: Int64) -> None:
     """Block `b` is called `new_block[b]` from now on. What is renamed is renamed in copies, which take the place of
     the old arrays."""
-    rows, tables = state.rows, state.rows.tables.copy()
+    rows, tables = state.rows, state.rows.tables_copied()
     for row in np.flatnonzero(rows.state == RESIDENT).tolist():
         table = tables[:, row, : rows.blocks[row]]
         table[table != HOLE] = new_block[table[table != HOLE]]

@@ -2,9 +2,11 @@
 
 All numbers of the rows lie in one array, a line for each kind. Tables and tokens are rectangles that double when a row
 outgrows them. Their unused parts are pages that the operating system never had to provide, so a wide rectangle with
-short rows is cheap. What the arrays are is said in `loops.memory`; here are the ids.
+short rows is cheap, see `untouched`. What the arrays are is said in `loops.memory`; here are the ids.
 """
 
+import math
+import mmap
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -140,11 +142,11 @@ class Rows:
     def handles(self, requests: Sequence[RequestId] | Int32, *, preempted: bool = False) -> Int64:
         """The rows of these ids as (count,) int64, or the rows given as such, checked. `preempted` ones too if told."""
         if not isinstance(requests, np.ndarray):
-            if isinstance(requests, str) or not isinstance(requests, Sequence):
+            if isinstance(requests, (str, memoryview)) or not isinstance(requests, Sequence):
                 raise Misuse("requests", requests, "a sequence of ids, or rows as rows() returns them")
             find = self.find if preempted else self.find_resident
             return np.array([find("requests", request) for request in requests], np.int64)
-        if requests.ndim != 1 or requests.dtype != np.int32:
+        if requests.ndim != 1 or requests.dtype != np.int32 or isinstance(requests, np.ma.MaskedArray):
             raise Misuse("requests", requests, "ids, or a 1-D int32 array of rows as rows() returns them")
         rows: Int64 = requests.astype(np.int64)
         wrong = calls.stranger(self._journal.reading, rows, preempted)
@@ -214,7 +216,7 @@ class Rows:
     def fit_blocks(self, count: int) -> None:
         """Make room for tables of `count` blocks."""
         if count > self.tables.shape[2]:
-            self._replace_tables(self.tables.shape[1], max(count, 2 * self.tables.shape[2]))
+            self._journal.replace(tables=self.tables_copied(width=max(count, 2 * self.tables.shape[2])))
 
     def fit_tokens(self, count: int) -> None:
         """Make room for `count` tokens a row."""
@@ -231,14 +233,16 @@ class Rows:
         line: Int32 = self._journal.memory.numbers[number]
         return line
 
-    def _replace_tables(self, num_rows: int, width: int) -> None:
-        tables = np.zeros((len(self.tables), num_rows, width), np.int32)
+    def tables_copied(self, num_rows: int = 0, width: int = 0) -> Int32:
+        """The tables in an array of their own, at least as large."""
+        num_groups, least_rows, least_width = self.tables.shape
+        tables = untouched(num_groups, max(num_rows, least_rows), max(width, least_width))
         for group, table in enumerate(self.tables):
             self._carry_over(table, self.blocks, tables[group])
-        self._journal.replace(tables=tables)
+        return tables
 
     def _replace_tokens(self, num_rows: int, width: int) -> None:
-        tokens = np.zeros((num_rows, width), np.int32)
+        tokens = untouched(num_rows, width)
         self._carry_over(self.tokens, self.length, tokens)
         self._journal.replace(tokens=tokens)
 
@@ -253,8 +257,28 @@ class Rows:
         numbers = enlarged(self.numbers, len(self.numbers), 2 * count)
         numbers[DIRTY, count:] = CLEAN
         numbers[ROW_STACK, :count] = np.arange(2 * count - 1, count - 1, -1)
-        self._replace_tables(2 * count, self.tables.shape[2])
+        tables = self.tables_copied(num_rows=2 * count)
         self._replace_tokens(2 * count, self.tokens.shape[1])
-        self._journal.replace(numbers=numbers)
+        self._journal.replace(numbers=numbers, tables=tables)
         self._journal.set(vars(self), "info", self.info + [None] * count)
         self._journal.counters[NUM_ROWS_UNUSED] = count
+
+
+LARGE: Final = 2**26
+"""Bytes of an array that is not to be in memory as a whole."""
+
+
+def untouched(*shape: int) -> Int32:
+    """An array that takes memory only where it is written; if it is large, a small page at a time.
+
+    That is what zeros are, unless huge pages are asked for, as NumPy does: they are faster, but then a token at the
+    beginning of each row costs 2 MiB a row. And all of it counts as memory in use before it is, so that a long prompt
+    among many short ones would be too much for the machine.
+    """
+    num_bytes = math.prod(shape) * 4
+    if num_bytes < LARGE or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.zeros(shape, np.int32)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    pages = mmap.mmap(-1, num_bytes, flags=flags)
+    pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.int32).reshape(shape)

@@ -1,8 +1,7 @@
 """What a manager consists of, and the rules that several operations share.
 
 The rules themselves are functions over this state, in modules that follow the chapters of the specification:
-`admission`, `growth` (and `batch`, the same for many rows at once), `residency`; what they do to arrays is done in
-`loops`. `manager` is the public face.
+`admission`, `growth`, `commits`, `residency`; what they do to arrays is done in `loops`. `manager` is the public face.
 """
 
 from typing import Final
@@ -62,8 +61,8 @@ class ManagerState:
 
     def roll_back(self) -> None:
         """The operation has failed: nothing has happened."""
-        self.journal.roll_back()
         self.buffers.forget()
+        self.journal.roll_back()
 
     def copy(self) -> "ManagerState":
         """The same state; ids, namespaces and the hash function are shared."""

@@ -1,20 +1,22 @@
 """Compiling before it matters: an engine calls `warm_up` when it starts, and no step waits for a compiler."""
 
 import logging
+from contextlib import suppress
 
 from pagedkv.optimized.loops import compiled
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.spec.operations import Append
+from pagedkv.spec.words import Misuse
 
 
 def warm_up() -> None:
-    """Compile every loop of the block manager: half a minute at most, once for each installation, as the logger
+    """Compile every loop of the block manager: half a minute to a minute, once for each installation, as the logger
     `pagedkv` says then; from the cache on disk in well under a second. Without numba it does nothing of use.
 
     The loops are the same for all managers, whatever their options, so one call is enough for a process.
     """
     folder = compiled.FOLDER
-    if compiled.IS_COMPILED and (folder is None or not any(folder.rglob("*.nbi"))):
+    if compiled.IS_COMPILED and (folder is None or not (folder / compiled.COMPLETE).exists()):
         kept = f"kept in {folder}" if folder else "not kept: no folder can be written; set NUMBA_CACHE_DIR to one"
         logging.getLogger("pagedkv").warning("compiling the block manager, %s", kept)
     manager = BlockManager(64, 2, swap_blocks=16, overlapped_steps=True)
@@ -32,6 +34,8 @@ def warm_up() -> None:
         manager.append_batch(rows, [1, 2])
         manager.commit_batch(rows, manager.reserve_batch(rows, [12, 12]).seq_lens)
     manager.blocks_needed(Append("child", (1,)))
+    with suppress(Misuse):  # which takes back what it has done
+        manager.commit_batch(rows, [12, 99])
     manager.preempt("child", "swap")
     manager.resume("child")
     manager.truncate("child", 3)
@@ -41,3 +45,5 @@ def warm_up() -> None:
     manager.end_step(0)
     manager.evict(2)
     manager.check()
+    if folder is not None:
+        (folder / compiled.COMPLETE).touch()

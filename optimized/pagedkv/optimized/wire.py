@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pagedkv.optimized.loops.arrays import Int32, Int64
+from pagedkv.optimized.loops.arrays import MAX_INT32, Int32, Int64
 from pagedkv.optimized.plan import GroupPlan, StepPlan
 from pagedkv.spec.words import Misuse, Reason
 
@@ -75,6 +75,8 @@ def plan_from_bytes(data: bytes) -> StepPlan:
     if len(body) < _COUNTS.size:
         raise _damaged(data, "whole: its counts are cut off")
     counts = _Counts(*_COUNTS.unpack_from(body))
+    if max(counts.rows, counts.width) > MAX_INT32:
+        raise _damaged(data, f"of at most {MAX_INT32} rows and columns")
     start = _COUNTS.size + 8 * counts.groups
     if counts.groups < 1 or start > len(body):
         raise _damaged(data, "whole: with the number of copies of each of its groups, one at least")

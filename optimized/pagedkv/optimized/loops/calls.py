@@ -2,7 +2,7 @@
 `batches` has those for growth. The first argument are the fields of a `Memory`.
 """
 
-from pagedkv.optimized.loops import blocks, paths
+from pagedkv.optimized.loops import blocks, memory, paths
 from pagedkv.optimized.loops import rows as life
 from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
@@ -247,6 +247,12 @@ def show(shown: Int32, width: int, batch: Int32, rows: Int32, columns: Int32, va
         if 0 <= place < len(batch) and batch[place] == rows[k] and columns[k] < width:
             shown[place, columns[k]] = values[k]
     return True
+
+
+@compiled
+def undo(fields: Fields, start: int) -> None:
+    """See `memory.undo`."""
+    memory.undo(Memory(*fields), start)
 
 
 @compiled

@@ -14,6 +14,11 @@ try:
 except ImportError:
     numba = None
 
+COMPLETE: Final = "complete"
+"""A file in the folder of compiled code, once all of it is there."""
+ROOM: Final = 2**23
+"""Bytes that it takes, and more."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 IS_COMPILED: Final = numba is not None and not numba.config.DISABLE_JIT
@@ -30,9 +35,11 @@ def cache_folder() -> Path | None:
     written. NUMBA_CACHE_DIR in the environment goes first.
 
     numba sees a function change with its own file, and does not see what it calls there change in others. So the
-    folder is named after all of these sources.
+    folder is named after all of these sources. Where they are not at hand, nothing is kept.
     """
     here = Path(__file__).parent
+    if not Path(__file__).is_file():
+        return None
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(chosen)] if chosen else [here / "__pycache__"]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # as it stands if there is none
@@ -42,6 +49,10 @@ def cache_folder() -> Path | None:
         folder = place / f"loops-{sources_digest(here)}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / COMPLETE).exists():  # else numba fails where it writes, in the middle of an operation
+                probe = folder / f"room-{os.getpid()}"
+                probe.write_bytes(bytes(ROOM))
+                probe.unlink()
         except OSError:
             continue
         if os.access(folder, os.W_OK):
@@ -51,7 +62,8 @@ def cache_folder() -> Path | None:
 
 def sources_digest(folder: Path) -> str:
     """A name for the text of all modules in a folder, and for who compiles them."""
-    text = hashlib.blake2b(f"{sys.version} {numba and numba.__version__}".encode(), digest_size=8)
+    compiler = f"{sys.version} {numba and numba.__version__} {os.environ.get('NUMBA_BOUNDSCHECK')}"
+    text = hashlib.blake2b(compiler.encode(), digest_size=8)
     for path in sorted(folder.glob("*.py")):
         text.update(path.read_bytes())
     return text.hexdigest()

@@ -110,8 +110,27 @@ def log(counters: Int64, lines: Int64, field: int, place: int, old: int) -> None
 @inlined
 def put(m: Memory, field: int, lines: Int32 | Int64, line: int, column: int, value: int) -> None:
     """lines[line, column] = value, where `lines` is that field of the memory; logged."""
-    log(m.counters, m.log, field, line * lines.shape[1] + column, lines[line, column])
+    log(m.counters, m.log, field, int(line) * lines.shape[1] + column, lines[line, column])
     lines[line, column] = value
+
+
+@compiled
+def undo(m: Memory, start: int) -> None:
+    """Put back what was logged from line `start` on, the latest first."""
+    num_rows, width = m.tables.shape[1], m.tables.shape[2]
+    for line in range(m.counters[LOGGED] - 1, start - 1, -1):
+        place, field, old = m.log[line, 0] // NUM_FIELDS, m.log[line, 0] % NUM_FIELDS, m.log[line, 1]
+        if field == NUMBERS_FIELD:
+            m.numbers[place // m.numbers.shape[1], place % m.numbers.shape[1]] = old
+        elif field == BLOCKS_FIELD:
+            m.blocks[place // m.blocks.shape[1], place % m.blocks.shape[1]] = old
+        elif field == HOLDS_FIELD:
+            m.holds[place // m.holds.shape[1], place % m.holds.shape[1]] = old
+        elif field == LINKS_FIELD:
+            m.links[place // m.links.shape[1], place % m.links.shape[1]] = old
+        else:
+            m.tables[place // width // num_rows, place // width % num_rows, place % width] = old
+        m.counters[LOGGED] = line
 
 
 @compiled
@@ -143,15 +162,16 @@ def new_memory(
 ) -> Memory:
     """The memory of a new manager: all blocks are free, the lowest to be taken first, and there are no requests.
     `windows`, (num_groups, 2): what `visible_in` and `sinks_of` say."""
-    num_groups = len(windows)
+    num_groups, num_nodes = len(windows), max(1, min(64, 2**22 // block_size))
     blocks = np.zeros((num_blocks, 4), np.int32)
     blocks[:, ENTRY], blocks[:-1, NEXT] = NOTHING, np.arange(1, num_blocks)
     counters = np.append(np.zeros(WINDOWS, np.int64), windows.reshape(-1))
     counters[NUM_FREE], counters[NUM_SWAP_FREE] = num_blocks, num_swap_blocks
-    counters[NEXT_STEP], counters[NUM_NODES_UNUSED], counters[NUM_ROWS_UNUSED] = 1, 64, 16
-    links, numbers = np.zeros((64, HOLDERS + num_groups), np.int32), np.zeros((HOLES + num_groups, 16), np.int32)
+    counters[NEXT_STEP], counters[NUM_NODES_UNUSED], counters[NUM_ROWS_UNUSED] = 1, num_nodes, 16
+    links = np.zeros((num_nodes, HOLDERS + num_groups), np.int32)
+    numbers = np.zeros((HOLES + num_groups, 16), np.int32)
     links[:, HOLDERS:] = NOTHING
-    links[:, NODE_STACK], numbers[ROW_STACK] = np.arange(63, -1, -1), np.arange(15, -1, -1)
+    links[:, NODE_STACK], numbers[ROW_STACK] = np.arange(num_nodes - 1, -1, -1), np.arange(15, -1, -1)
     numbers[DIRTY] = CLEAN
     return Memory(
         counters=counters,
@@ -162,5 +182,5 @@ def new_memory(
         blocks=blocks,
         holds=np.zeros((num_blocks if overlapped_steps else 0, 3), np.int64),
         links=links,
-        spelled=np.zeros((64, block_size), np.int32),
+        spelled=np.zeros((num_nodes, block_size), np.int32),
     )

@@ -37,29 +37,38 @@ def holes_of(m: Memory, group: int, computed: int) -> int:
 
 
 @compiled
+def first_missing(m: Memory, nodes: Int64, group: int, start: int, stop: int) -> int:
+    """The number of the first of nodes[start:stop], (num_blocks,), that no block holds in a group; or `stop`."""
+    for i in range(start, stop):
+        if m.links[nodes[i], HOLDERS + group] == NOTHING:
+            return i
+    return stop
+
+
+@compiled
 def longest_hit(m: Memory, nodes: Int64) -> int:
-    """How many of these blocks of one path may be hit at once: as many as are good for all groups.
+    """How many of these blocks of one path, (num_blocks,), may be hit at once: as many as are good for all groups.
 
     A group of full attention needs all of them; one with a window its sinks and what its window will look at. A group
     that is alone needs all of them in any case: that is what a hit is in the specification.
     """
-    longest, num_groups = len(nodes), m.tables.shape[0]
-    if num_groups == 1:
-        for i in range(longest):
-            if m.links[nodes[i], HOLDERS] == NOTHING:
-                return i
-        return longest
-    while longest > 0:
-        wanted = longest
-        for group in range(num_groups):
-            holes, sinks = holes_of(m, group, longest * m.spelled.shape[1]), sinks_of(m, group)
-            for i in range(longest):
-                if m.links[nodes[i], HOLDERS + group] == NOTHING and not sinks <= i < sinks + holes:
-                    wanted = min(wanted, i)  # since a shorter hit has fewer holes
-        if wanted == longest:
-            return longest
-        longest = wanted
-    return 0
+    longest, alone = len(nodes), m.tables.shape[0] == 1
+    for group in range(m.tables.shape[0]):
+        if alone or visible_in(m, group) == NOTHING:
+            longest = first_missing(m, nodes, group, 0, longest)
+    while not alone:
+        shorter = longest
+        for group in range(m.tables.shape[0]):
+            kept = min(sinks_of(m, group), longest)
+            looked_at = min(kept + holes_of(m, group, longest * m.spelled.shape[1]), longest)
+            if visible_in(m, group) != NOTHING:
+                missing = first_missing(m, nodes, group, 0, kept)
+                shorter = min(shorter, missing if missing < kept else longest)
+                shorter = min(shorter, first_missing(m, nodes, group, looked_at, longest))
+        if shorter == longest:
+            break
+        longest = shorter  # and no longer than to what is missing, since a shorter hit has fewer holes
+    return longest
 
 
 @compiled
