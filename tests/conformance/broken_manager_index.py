@@ -136,7 +136,7 @@ MATCHING: Final = (
         "a match goes on after a gap",
         "hits are present, all of them",
         "loops.rows",
-        ("                return i\n        return longest\n", "                pass\n        return longest\n"),
+        ("            return i\n    return stop\n", "            pass\n    return stop\n"),
     ),
     mutant(
         "a match ends where paths part",

@@ -234,3 +234,17 @@ def test_a_batch_of_commits_ends_with_the_tokens_though_slots_go_on() -> None:
         manager.commit_batch(["a", "b"], [5, 6])
     assert manager.snapshot() == before
     manager.commit_batch(["a", "b"], [5, 5])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.lists(st.integers(1, 50), min_size=1, max_size=6), st.integers(1, 5))
+def test_what_a_plan_shows_is_what_may_be_committed(length: int, ends: list[int], block_size: int) -> None:
+    """Chunks of a prefill and lookahead alike: positions that have a token and a slot."""
+    manager = BlockManager(64, block_size)
+    manager.admit("a", range(length), reserve=0)
+    for end in ends:
+        plan = manager.reserve_batch(["a"], [end])
+        lengths = manager.snapshot().lengths["a"]
+        assert plan.seq_lens.tolist() == [min(lengths.length, lengths.reserved)]
+        manager.commit_batch(["a"], plan.seq_lens)
+        assert manager.snapshot().lengths["a"].computed == plan.seq_lens[0]

@@ -27,7 +27,7 @@ class GroupPlan(NamedTuple):
     """(num_updates,): what stands at `StepPlan.update_rows`, `update_columns` of the tables since this plan."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays are not compared
 class StepPlan:
     """The outcome of `append_batch` or `reserve_batch` over `num_rows` rows.
 
@@ -43,7 +43,9 @@ class StepPlan:
     rows: Int32
     """(num_rows,): the row handles, in batch order."""
     seq_lens: Int32
-    """(num_rows,): tokens of each request, the appended ones included."""
+    """(num_rows,): positions of each request that have a token and a slot. What an attention kernel is to see in this
+    step, and what may be committed after it: all tokens after `append_batch`; the end of the chunk after
+    `reserve_batch`."""
     slot_counts: Int64
     """(num_rows,): how many slots belong to each row."""
     refused: Int32

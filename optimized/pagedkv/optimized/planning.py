@@ -17,7 +17,7 @@ class Grown(NamedTuple):
     """What became of the rows of a batch."""
 
     lengths: Int32
-    """(num_rows,): in tokens, afterwards."""
+    """(num_rows,): positions with a token and a slot, afterwards."""
     refused: Int32
     """(num_refused,): indices in the batch."""
     reasons: tuple[Reason, ...]

@@ -144,11 +144,18 @@ class Rows:
         if not isinstance(requests, np.ndarray):
             if isinstance(requests, (str, memoryview)) or not isinstance(requests, Sequence):
                 raise Misuse("requests", requests, "a sequence of ids, or rows as rows() returns them")
-            find = self.find if preempted else self.find_resident
-            return np.array([find("requests", request) for request in requests], np.int64)
+            rows: Int64
+            try:
+                rows = np.array([self.row_of[request] for request in requests], np.int64)
+            except (KeyError, TypeError):
+                rows = np.array([self.find("requests", request) for request in requests], np.int64)  # which says why
+            wrong = calls.stranger(self._journal.reading, rows, preempted)
+            if wrong >= 0:
+                raise Misuse("requests", requests[wrong], "the id of a resident request")
+            return rows
         if requests.ndim != 1 or requests.dtype != np.int32 or isinstance(requests, np.ma.MaskedArray):
             raise Misuse("requests", requests, "ids, or a 1-D int32 array of rows as rows() returns them")
-        rows: Int64 = requests.astype(np.int64)
+        rows = requests.astype(np.int64)
         wrong = calls.stranger(self._journal.reading, rows, preempted)
         if wrong >= 0:
             allowed = "rows of known requests" if preempted else "rows of resident requests"

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pagedkv.optimized.loops import calls
 from pagedkv.optimized.loops.memory import (
-    COPY_ON_WRITES, HIT_TOKENS, PREEMPTIONS, RESIDENT, RESUMED_HIT_TOKENS,
+    COPY_ON_WRITES, HIT_TOKENS, PREEMPTIONS, RESUMED_HIT_TOKENS,
 )  # fmt: skip
 from pagedkv.optimized.state import ManagerState
-from pagedkv.spec.words import HOLE
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ def stats_of(state: ManagerState) -> Stats:
 
 def written_slots(state: ManagerState) -> int:
     """Slots of used blocks that hold computed KV; a shared block counts once, for the owner that has filled it most."""
-    rows, bs, blocks = state.rows, state.config.block_size, np.arange(state.config.num_blocks)
-    written = np.where((state.pool.references > 0) & state.index.has_entry(blocks), bs, 0)
-    for row in np.flatnonzero(rows.state == RESIDENT).tolist():
-        ahead = int(rows.computed[row]) - np.arange(int(rows.blocks[row])) * bs
-        for table in rows.tables[:, row, : rows.blocks[row]]:
-            live = table != HOLE
-            written[table[live]] = np.maximum(written[table[live]], np.clip(ahead[live], 0, bs))
-    return int(written.sum())
+    written = np.zeros(state.config.num_blocks, np.int32)
+    calls.written(state.journal.reading, written)
+    return int(written.sum(dtype=np.int64))

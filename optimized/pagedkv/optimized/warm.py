@@ -1,6 +1,7 @@
 """Compiling before it matters: an engine calls `warm_up` when it starts, and no step waits for a compiler."""
 
 import logging
+import shutil
 from contextlib import suppress
 
 from pagedkv.optimized.loops import compiled
@@ -19,6 +20,19 @@ def warm_up() -> None:
     if compiled.IS_COMPILED and (folder is None or not (folder / compiled.COMPLETE).exists()):
         kept = f"kept in {folder}" if folder else "not kept: no folder can be written; set NUMBA_CACHE_DIR to one"
         logging.getLogger("pagedkv").warning("compiling the block manager, %s", kept)
+    try:
+        use_every_loop()
+    except Exception as error:
+        if folder is not None:  # a file of it may be damaged
+            shutil.rmtree(folder, ignore_errors=True)
+            error.add_note(f"What was compiled before, in {folder}, is removed: start again.")
+        raise
+    if folder is not None:
+        (folder / compiled.COMPLETE).touch()
+
+
+def use_every_loop() -> None:
+    """The life of some requests in which each loop is run."""
     manager = BlockManager(64, 2, swap_blocks=16, overlapped_steps=True)
     text = list(range(8))
     manager.begin_step(0)
@@ -45,5 +59,4 @@ def warm_up() -> None:
     manager.end_step(0)
     manager.evict(2)
     manager.check()
-    if folder is not None:
-        (folder / compiled.COMPLETE).touch()
+    manager.stats()

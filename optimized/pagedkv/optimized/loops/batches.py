@@ -27,8 +27,8 @@ def append_each(
     progress: Int64,
 ) -> bool:
     """counts[i] of the tokens to rows[i], in order; one to each if `counts` is empty. Writes down, of each row, what
-    became of it and its new length, (num_rows,), and where the tokens go, (num_groups, num_slots), -1 for those of a
-    refused row.
+    became of it and the positions that have a token and a slot then, (num_rows,), and where the tokens go, (num_groups,
+    num_slots), -1 for those of a refused row. `copies`: room for one a row and group, (num_rows * num_groups, 4).
 
     Goes on from `progress`, which is zero at first. False if tables or tokens must become wider for the next row.
     """
@@ -46,7 +46,7 @@ def append_each(
         progress[SLOTS_DONE] += count
         note(m, i, status, copied, statuses, copies, progress)
     for i in range(len(rows)):
-        lengths[i] = m.numbers[LENGTH, rows[i]]
+        lengths[i] = min(m.numbers[LENGTH, rows[i]], m.numbers[RESERVED, rows[i]])
         progress[WIDTH] = max(progress[WIDTH], m.numbers[BLOCKS, rows[i]])
     return True
 
@@ -76,7 +76,7 @@ def reserve_each(
         progress[SLOTS_DONE] += counts[i]
         note(m, i, status, copied, statuses, copies, progress)
     for i in range(len(rows)):
-        lengths[i] = m.numbers[LENGTH, rows[i]]
+        lengths[i] = min(m.numbers[LENGTH, rows[i]], m.numbers[RESERVED, rows[i]])
         progress[WIDTH] = max(progress[WIDTH], m.numbers[BLOCKS, rows[i]])
     return True
 

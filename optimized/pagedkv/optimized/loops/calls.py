@@ -7,8 +7,8 @@ from pagedkv.optimized.loops import rows as life
 from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
 from pagedkv.optimized.loops.memory import (
-    BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, LENGTH, NEXT_FREE, NOTHING, NUM_DIRTY, OLDEST_HELD, OLDEST_IDLE,
-    RESERVED, RESIDENT, STATE, UNSETTLED, Fields, Memory,
+    BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, ENTRY, HOLE, LENGTH, NEXT_FREE, NOTHING, NUM_DIRTY, OLDEST_HELD,
+    OLDEST_IDLE, REFERENCES, RESERVED, RESIDENT, STATE, UNSETTLED, Fields, Memory,
 )  # fmt: skip
 
 
@@ -247,6 +247,24 @@ def show(shown: Int32, width: int, batch: Int32, rows: Int32, columns: Int32, va
         if 0 <= place < len(batch) and batch[place] == rows[k] and columns[k] < width:
             shown[place, columns[k]] = values[k]
     return True
+
+
+@compiled
+def written(fields: Fields, slots: Int32) -> None:
+    """How many slots of each used block, (num_blocks,), hold computed KV: all of one that can be found, and of others
+    as many as the owner has filled that has filled it most. All 0 before."""
+    m = Memory(*fields)
+    block_size = m.spelled.shape[1]
+    for block in range(len(slots)):
+        if m.blocks[block, REFERENCES] > 0 and m.blocks[block, ENTRY] != NOTHING:
+            slots[block] = block_size
+    for row in range(m.numbers.shape[1]):
+        if m.numbers[STATE, row] == RESIDENT:
+            for group in range(m.tables.shape[0]):
+                for column in range(m.numbers[BLOCKS, row]):
+                    block, filled = m.tables[group, row, column], m.numbers[COMPUTED, row] - column * block_size
+                    if block != HOLE:
+                        slots[block] = max(slots[block], min(max(filled, 0), block_size))
 
 
 @compiled
