@@ -54,7 +54,7 @@ SHARING: Final = (
         "a block that is hit counts as free",
         "every block is free, used or idle",
         "loops.blocks",
-        ("        m.counters[USED] += 1\n        hold", "        hold"),
+        ("        m.counters[USED] += 1\n        m.counters[USED_INDEXED]", "        m.counters[USED_INDEXED]"),
     ),
 )
 
@@ -219,13 +219,13 @@ RELABELLING: Final = (
         "neighbours keep their old names",
         "nothing observable changes",
         "pool",
-        ("            blocks[new_block, column] = new_block[memory.blocks[:, column]]\n", "            pass\n"),
+        ("            blocks[new_block, column] = new_block.take(", "            new_block.take("),
     ),
     mutant(
         "the ends of the chain keep their old names",
         "nothing observable changes",
         "pool",
-        ("            counters[end] = new_block[counters[end]]\n", "            pass\n"),
+        ("            counters[end] = new_block[", "            new_block["),
     ),
     mutant(
         "paths know blocks by their old names",

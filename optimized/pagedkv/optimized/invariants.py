@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pagedkv.optimized.loops.arrays import Int64
-from pagedkv.optimized.loops.memory import NOTHING, NUM_SWAP_FREE, OTHERS, RESIDENT, STEPS, UNKNOWN
+from pagedkv.optimized.loops.memory import NOTHING, NUM_SWAP_FREE, OTHERS, RESIDENT, STEPS, UNKNOWN, USED_INDEXED
 from pagedkv.optimized.paths import are_same
 from pagedkv.optimized.rows import SWAPPED
 from pagedkv.optimized.state import ManagerState
@@ -40,9 +40,11 @@ def every_block_is_free_used_or_idle(state: ManagerState) -> bool:
 
 
 def idle_blocks_are_the_indexed_unused_ones(state: ManagerState) -> bool:
-    """The chain of idle blocks holds exactly the blocks with an entry and without references."""
+    """The chain of idle blocks holds exactly the blocks with an entry and without references; those with both are
+    counted."""
     idle = np.flatnonzero((state.index.entry != NOTHING) & (state.pool.references == 0))
-    return np.array_equal(np.sort(state.pool.idle_blocks()), idle)
+    used = np.count_nonzero((state.index.entry != NOTHING) & (state.pool.references > 0))
+    return np.array_equal(np.sort(state.pool.idle_blocks()), idle) and used == state.journal.counters[USED_INDEXED]
 
 
 def held_blocks_are_unused_and_wait_in_order(state: ManagerState) -> bool:

@@ -138,7 +138,7 @@ class BlockPool:
         blocks = np.empty_like(memory.blocks)
         blocks[new_block] = memory.blocks
         for column in (NEXT, BEFORE):
-            blocks[new_block, column] = new_block[memory.blocks[:, column]]
+            blocks[new_block, column] = new_block.take(memory.blocks[:, column], mode="clip")  # or it means nothing
         for end in (NEXT_FREE, OLDEST_IDLE, NEWEST_IDLE):
-            counters[end] = new_block[counters[end]]
+            counters[end] = new_block[min(counters[end], self.num_blocks - 1)]
         self._journal.replace(blocks=blocks)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 
 from pagedkv.optimized.loops import calls
 from pagedkv.optimized.loops.memory import (
@@ -55,6 +54,4 @@ def stats_of(state: ManagerState) -> Stats:
 
 def written_slots(state: ManagerState) -> int:
     """Slots of used blocks that hold computed KV; a shared block counts once, for the owner that has filled it most."""
-    written = np.zeros(state.config.num_blocks, np.int32)
-    calls.written(state.journal.reading, written)
-    return int(written.sum(dtype=np.int64))
+    return calls.written(state.journal.reading)

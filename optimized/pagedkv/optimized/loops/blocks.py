@@ -13,7 +13,7 @@ from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled, inlined
 from pagedkv.optimized.loops.memory import (
     BEFORE, BLOCKS_FIELD, ENTRY, EVICTIONS, HELD, HOLDS_FIELD, NEXT, NEXT_FREE, NEXT_STEP, NOTHING, NUM_FREE,
-    OLDEST_HELD, OLDEST_IDLE, REFERENCES, RELEASE, STEPS, USED, Memory, put,
+    OLDEST_HELD, OLDEST_IDLE, REFERENCES, RELEASE, STEPS, USED, USED_INDEXED, Memory, put,
 )  # fmt: skip
 from pagedkv.optimized.loops.paths import forget
 
@@ -85,6 +85,7 @@ def acquire(m: Memory, block: int) -> None:
     if references == 0:
         take_out(m, BLOCKS_FIELD, m.blocks, OLDEST_IDLE, block)
         m.counters[USED] += 1
+        m.counters[USED_INDEXED] += 1
         hold_no_more(m, block)
     put(m, BLOCKS_FIELD, m.blocks, block, REFERENCES, references + 1)
 
@@ -101,6 +102,7 @@ def release(m: Memory, block: int) -> None:
         hold(m, block)
     if m.blocks[block, ENTRY] != NOTHING:
         add_last(m, m.blocks, OLDEST_IDLE, block)
+        m.counters[USED_INDEXED] -= 1
     elif not m.counters[STEPS]:
         push_free(m, block)
 

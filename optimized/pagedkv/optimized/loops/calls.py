@@ -7,8 +7,8 @@ from pagedkv.optimized.loops import rows as life
 from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
 from pagedkv.optimized.loops.memory import (
-    BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, ENTRY, HOLE, LENGTH, NEXT_FREE, NOTHING, NUM_DIRTY, OLDEST_HELD,
-    OLDEST_IDLE, REFERENCES, RESERVED, RESIDENT, STATE, UNSETTLED, Fields, Memory,
+    BEFORE, BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, ENTRY, HOLE, LENGTH, NEXT_FREE, NOTHING, NUM_DIRTY,
+    OLDEST_HELD, OLDEST_IDLE, RESERVED, RESIDENT, STATE, UNSETTLED, USED_INDEXED, Fields, Memory,
 )  # fmt: skip
 
 
@@ -250,21 +250,23 @@ def show(shown: Int32, width: int, batch: Int32, rows: Int32, columns: Int32, va
 
 
 @compiled
-def written(fields: Fields, slots: Int32) -> None:
-    """How many slots of each used block, (num_blocks,), hold computed KV: all of one that can be found, and of others
-    as many as the owner has filled that has filled it most. All 0 before."""
+def written(fields: Fields) -> int:
+    """Slots of used blocks that hold computed KV: all of those that can be found, and of each of the others, in tables,
+    as many as the owner has filled that has filled it most.
+
+    How much that is so far stands in column BEFORE, which means nothing for a used block.
+    """
     m = Memory(*fields)
-    block_size = m.spelled.shape[1]
-    for block in range(len(slots)):
-        if m.blocks[block, REFERENCES] > 0 and m.blocks[block, ENTRY] != NOTHING:
-            slots[block] = block_size
-    for row in range(m.numbers.shape[1]):
-        if m.numbers[STATE, row] == RESIDENT:
-            for group in range(m.tables.shape[0]):
+    total = m.counters[USED_INDEXED] * m.spelled.shape[1]
+    for again in range(2):
+        for row in range(m.numbers.shape[1]):
+            for group in range(m.tables.shape[0] if m.numbers[STATE, row] == RESIDENT else 0):
                 for column in range(m.numbers[BLOCKS, row]):
-                    block, filled = m.tables[group, row, column], m.numbers[COMPUTED, row] - column * block_size
-                    if block != HOLE:
-                        slots[block] = max(slots[block], min(max(filled, 0), block_size))
+                    block = m.tables[group, row, column]
+                    if block != HOLE and m.blocks[block, ENTRY] == NOTHING:
+                        total += life.fill(m, row, column, block) if again else 0
+                        m.blocks[block, BEFORE] *= again
+    return total
 
 
 @compiled

@@ -23,12 +23,12 @@ CLEAN: Final = 2**31 - 1
 
 (
     LOGGED, TOLD, GONE, UNSETTLED,  # of the operation that is running: see `log`, `told`, and `drop` in `paths`
-    USED, NEXT_FREE, NUM_FREE, EVICTIONS, STEPS, NEXT_STEP,  # blocks, and steps in flight
+    USED, USED_INDEXED, NEXT_FREE, NUM_FREE, EVICTIONS, STEPS, NEXT_STEP,  # blocks, and steps in flight
     OLDEST_IDLE, NEWEST_IDLE, IDLE, OLDEST_HELD, NEWEST_HELD, HELD,  # the ends and the lengths of two chains
     NUM_NODES_UNUSED, RESIDENTS, NUM_ROWS_UNUSED, NUM_DIRTY, NUM_SWAP_FREE,
     HIT_TOKENS, RESUMED_HIT_TOKENS, COPY_ON_WRITES, PREEMPTIONS, LISTENING,
     WINDOWS,
-) = range(27)  # fmt: skip
+) = range(28)  # fmt: skip
 """Places in `Memory.counters`."""
 
 NEXT, BEFORE, REFERENCES, ENTRY = range(4)

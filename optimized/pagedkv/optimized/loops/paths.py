@@ -4,7 +4,7 @@ from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
 from pagedkv.optimized.loops.memory import (
     BLOCKS_FIELD, ENTRY, FIRST_CHILD, GONE, HOLDERS, LINKS_FIELD, LISTENING, NODE_STACK, NOTHING,
-    NUM_NODES_UNUSED, OTHERS, PARENT, REMOVED, STORED, UNSETTLED, USERS, Memory, put, tell,
+    NUM_NODES_UNUSED, OTHERS, PARENT, REFERENCES, REMOVED, STORED, UNSETTLED, USED_INDEXED, USERS, Memory, put, tell,
 )  # fmt: skip
 
 
@@ -83,11 +83,12 @@ def drop(m: Memory, node: int) -> None:
 
 @compiled
 def publish(m: Memory, node: int, group: int, block: int) -> None:
-    """A block without an entry holds this path. If another one is known to, that one stays."""
+    """A used block without an entry holds this path. If another one is known to, that one stays."""
     if m.links[node, HOLDERS + group] == NOTHING:
         entry = node * m.tables.shape[0] + group
         put(m, LINKS_FIELD, m.links, node, HOLDERS + group, block)
         put(m, BLOCKS_FIELD, m.blocks, block, ENTRY, entry)
+        m.counters[USED_INDEXED] += 1
         use(m, node, 1)
         tell(m, STORED, entry)
 
@@ -98,6 +99,8 @@ def forget(m: Memory, block: int) -> None:
     entry = m.blocks[block, ENTRY]
     node, group = entry // m.tables.shape[0], entry % m.tables.shape[0]
     put(m, BLOCKS_FIELD, m.blocks, block, ENTRY, NOTHING)
+    if m.blocks[block, REFERENCES] > 0:
+        m.counters[USED_INDEXED] -= 1
     put(m, LINKS_FIELD, m.links, node, HOLDERS + group, NOTHING)
     tell(m, REMOVED, entry)
     drop(m, node)

@@ -4,9 +4,9 @@ from pagedkv.optimized.loops.arrays import Int64
 from pagedkv.optimized.loops.blocks import acquire, is_held, release, take
 from pagedkv.optimized.loops.compiled import compiled, inlined
 from pagedkv.optimized.loops.memory import (
-    BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, HOLDERS, HOLE, HOLES, LENGTH, NOTHING, NUM_DIRTY, NUM_NODES_UNUSED,
-    NUM_ROWS_UNUSED, NUMBERS_FIELD, OTHERS, PATH, REFERENCES, RESERVED, RESIDENT, RESIDENTS, ROOM, ROW_STACK,
-    STATE, TABLES_FIELD, UNKNOWN, Memory, log, put, sinks_of, visible_in,
+    BEFORE, BLOCKS, CLEAN, COMPUTED, DIRTY, DIRTY_STACK, HOLDERS, HOLE, HOLES, LENGTH, NOTHING, NUM_DIRTY,
+    NUM_NODES_UNUSED, NUM_ROWS_UNUSED, NUMBERS_FIELD, OTHERS, PATH, REFERENCES, RESERVED, RESIDENT, RESIDENTS, ROOM,
+    ROW_STACK, STATE, TABLES_FIELD, UNKNOWN, Memory, log, put, sinks_of, visible_in,
 )  # fmt: skip
 from pagedkv.optimized.loops.paths import child_of, drop, make, publish, use
 
@@ -216,3 +216,12 @@ def owned_of(m: Memory, nodes: Int64, size: int) -> tuple[int, int, int]:
                 owned += 1 if m.blocks[block, REFERENCES] > 0 else 0
                 held += 1 if is_held(m, block) else 0
     return owned, held, holes
+
+
+@compiled
+def fill(m: Memory, row: int, column: int, block: int) -> int:
+    """How many slots more of a block this row has filled than those that were looked at before."""
+    block_size, before = m.spelled.shape[1], m.blocks[block, BEFORE]
+    filled = min(max(m.numbers[COMPUTED, row] - column * block_size, 0), block_size)
+    m.blocks[block, BEFORE] = max(before, filled)
+    return max(filled - before, 0)
