@@ -61,7 +61,7 @@ def refusal(m: Memory, row: int, end: int) -> int:
 def grow(m: Memory, row: int, end: int, num_tokens: int, copies: Int64, num_copies: int) -> int:
     """Make the positions from min(reserved, length) to `end` writable: a copy of a block with another owner, no index
     entry for one that will be written in place, fresh blocks past the table's end. There is room for `num_tokens`
-    tokens then. Writes down group, source and destination of each copy from number `num_copies` on.
+    tokens then. Writes down group, source and destination of each copy, (capacity, 4), from number `num_copies` on.
 
     Returns GROWN, why not, or TOO_NARROW; in both other cases the row is as it was.
     """

@@ -74,8 +74,8 @@ def longest_hit(m: Memory, nodes: Int64) -> int:
 @compiled
 def seat(m: Memory, row: int, length: int, reserved: int, path: int, nodes: Int64) -> None:
     """Give a row of `length` tokens a table for `reserved` positions, the first of them those of a hit, and make it
-    resident. `path`: what it holds then, or NOTHING. Hits are acquired before blocks are taken, so that none of them
-    is evicted."""
+    resident. `path`: what it holds then, or NOTHING; `nodes`, (num_blocks,): the paths of the hit. That one is acquired
+    before blocks are taken, so that nothing of it is evicted."""
     block_size = m.spelled.shape[1]
     cached, count = len(nodes) * block_size, (reserved + block_size - 1) // block_size
     if path != NOTHING:
