@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 from pagedkv.optimized.loops import compiled as compiling
-from pagedkv.optimized.loops.compiled import IS_COMPILED, cache_folder, compiled
+from pagedkv.optimized.loops.compiled import COMPLETE, IS_COMPILED, cache_folder, compiled
 
 SOURCES: Final = Path(compiling.__file__).parent
 needs_numba: Final = pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled here")
@@ -69,6 +71,47 @@ def test_a_folder_that_is_there_and_cannot_be_written_is_no_place(
     assert folder.parent == tmp_path / "home" / ".cache" / "pagedkv"
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert cache_folder() is None
+
+
+def test_what_is_complete_is_used_also_where_it_can_only_be_read(
+    loops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image that runs under another number than it was made with: by a copy, before a place is filled anew."""
+    beside = cache_folder()
+    assert beside is not None
+    (beside / COMPLETE).touch()
+    (beside / "deeper").mkdir()
+    (beside / "deeper" / "code").write_text("compiled")
+    (beside / "deeper" / "code").chmod(0o400)
+    (beside / "deeper").chmod(0o500)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = cache_folder()
+    assert folder is not None
+    assert (folder.name, folder.parent.parent) == (beside.name, tmp_path)
+    assert (folder / "deeper" / "code").read_text() == "compiled"
+    (folder / "deeper" / "code").write_text("anew")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    assert cache_folder() is None
+
+
+@needs_numba
+def test_from_a_copy_nothing_is_compiled() -> None:
+    """In a process that may write nowhere but among temporary files."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = partial(subprocess.run, check=True, env=environment, capture_output=True, text=True)
+    run([sys.executable, "-c", "from pagedkv.optimized import warm_up; warm_up()"])
+    code = (
+        "import os; os.access = lambda path, mode: False\n"
+        "from pagedkv.optimized import warm_up; warm_up()\n"
+        "from pagedkv.optimized.loops import calls, compiled\n"
+        "print(compiled.FOLDER)\n"
+        "print(*(sum(counts.values()) for counts in (calls.seat.stats.cache_misses, calls.seat.stats.cache_hits)))"
+    )
+    folder, counts = run([sys.executable, "-c", code]).stdout.splitlines()
+    assert Path(folder).parent.name.startswith("pagedkv-")
+    assert counts == "0 1"
+    assert not Path(folder).exists()
 
 
 def test_numba_cache_dir_goes_first_and_there_is_no_other(

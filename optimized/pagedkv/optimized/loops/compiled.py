@@ -1,9 +1,12 @@
 """Compiling, where numba is installed; otherwise functions stay as they are."""
 
+import atexit
 import hashlib
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -32,7 +35,8 @@ if numba is None:
 
 def cache_folder() -> Path | None:
     """Where compiled code is kept: beside these sources, or with the user's other caches; None if neither can be
-    written. NUMBA_CACHE_DIR in the environment goes first.
+    written. NUMBA_CACHE_DIR in the environment goes first. A place where everything is already goes before one that is
+    empty, also if it can only be read.
 
     numba sees a function change with its own file, and does not see what it calls there change in others. So the
     folder is named after all of these sources. Where they are not at hand, nothing is kept.
@@ -45,19 +49,36 @@ def cache_folder() -> Path | None:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # as it stands if there is none
     if not chosen and not home.startswith("~"):
         places.append(Path(home, "pagedkv"))
-    for place in places:
-        folder = place / f"loops-{sources_digest(here)}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / COMPLETE).exists():  # else numba fails where it writes, in the middle of an operation
-                probe = folder / f"room-{os.getpid()}"
-                probe.write_bytes(bytes(ROOM))
-                probe.unlink()
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return None
+    folders = [place / f"loops-{sources_digest(here)}" for place in places]
+    for folder in folders:
+        if (folder / COMPLETE).is_file():
+            return folder if os.access(folder, os.W_OK) else copy_of(folder)
+    return next(filter(has_room, folders), None)
+
+
+def has_room(folder: Path) -> bool:
+    """All compiled code can be written there: else numba fails where it writes, in the middle of an operation."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f"room-{os.getpid()}"
+        probe.write_bytes(bytes(ROOM))
+        probe.unlink()
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def copy_of(folder: Path) -> Path | None:
+    """A copy for this process alone, since numba wants to write where it reads."""
+    try:
+        own = Path(tempfile.mkdtemp(prefix="pagedkv-"))
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+        shutil.copytree(folder, own / folder.name, copy_function=shutil.copyfile)
+        for path in own.rglob("*"):
+            path.chmod(0o700)
+    except OSError:
+        return None
+    return own / folder.name
 
 
 def sources_digest(folder: Path) -> str:
