@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 from pagedkv.optimized.loops import compiled as compiling
-from pagedkv.optimized.loops.compiled import COMPLETE, IS_COMPILED, cache_folder, compiled
+from pagedkv.optimized.loops.compiled import COMPLETE, IS_COMPILED, cache_folder, compiled, complete
 
 SOURCES: Final = Path(compiling.__file__).parent
 needs_numba: Final = pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled here")
@@ -93,6 +93,21 @@ def test_what_is_complete_is_used_also_where_it_can_only_be_read(
     (folder / "deeper" / "code").write_text("anew")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     assert cache_folder() is None
+
+
+def test_others_may_read_what_is_complete(loops: Path) -> None:
+    """If they may read the sources: numba makes its files for their owner alone."""
+    folder = cache_folder()
+    assert folder is not None
+    (folder / "deeper").mkdir(mode=0o700)
+    (folder / "deeper" / "code").touch(mode=0o600)
+    Path(compiling.__file__).chmod(0o644)
+    complete(folder)
+    assert [path.stat().st_mode & 0o777 for path in (folder / "deeper", folder / "deeper" / "code")] == [0o755, 0o644]
+    Path(compiling.__file__).chmod(0o600)
+    (folder / "deeper" / "other").touch(mode=0o600)
+    complete(folder)
+    assert (folder / "deeper" / "other").stat().st_mode & 0o777 == 0o600
 
 
 @needs_numba

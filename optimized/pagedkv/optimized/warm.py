@@ -27,8 +27,8 @@ def warm_up() -> None:
             shutil.rmtree(folder, ignore_errors=True)
             error.add_note(f"What was compiled before, in {folder}, is removed: start again.")
         raise
-    if folder is not None:
-        (folder / compiled.COMPLETE).touch()
+    if folder is not None and not (folder / compiled.COMPLETE).exists():
+        compiled.complete(folder)
 
 
 def use_every_loop() -> None:

@@ -52,7 +52,9 @@ def cache_folder() -> Path | None:
     folders = [place / f"loops-{sources_digest(here)}" for place in places]
     for folder in folders:
         if (folder / COMPLETE).is_file():
-            return folder if os.access(folder, os.W_OK) else copy_of(folder)
+            found = folder if os.access(folder, os.W_OK) else copy_of(folder)
+            if found is not None:
+                return found
     return next(filter(has_room, folders), None)
 
 
@@ -66,6 +68,14 @@ def has_room(folder: Path) -> bool:
     except OSError:
         return False
     return os.access(folder, os.W_OK)
+
+
+def complete(folder: Path) -> None:
+    """Everything is there. Who may read the sources may read it, too, though numba keeps it for its owner."""
+    allowed = Path(__file__).stat().st_mode & 0o444
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | allowed | (allowed >> 2 if path.is_dir() else 0))
+    (folder / COMPLETE).touch()
 
 
 def copy_of(folder: Path) -> Path | None:
