@@ -37,8 +37,8 @@ ROWS: Final = (
         "append never takes slots back",
         "loops.growth",
         (
-            "    set_number(m, LENGTH, row, end)\n    if end > m.numbers[RESERVED, row]:\n",
-            "    set_number(m, LENGTH, row, end)\n    if True:\n",
+            "    if end > m.numbers[RESERVED, row]:\n",
+            "    if True:\n",
         ),
     ),
     mutant(

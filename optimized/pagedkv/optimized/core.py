@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from pagedkv.optimized.arguments import integer, optional
+from pagedkv.optimized.arguments import flag, integer, optional
 from pagedkv.optimized.loops.arrays import MAX_INT32
 from pagedkv.optimized.groups import CacheGroup
 from pagedkv.optimized.hashing import HashFunction, keyed_hash
@@ -60,9 +60,7 @@ class ManagerCore:
             raise Misuse("hash_seed", hash_seed, "bytes, or None for a key by chance")
         if hash_function is not None and not callable(hash_function):
             raise Misuse("hash_function", hash_function, "a function of two bytes, or None for keyed BLAKE2b")
-        for name, flag in (("events", events), ("debug", debug)):
-            if type(flag) is not bool:
-                raise Misuse(name, flag, "True or False")
+        events, debug = flag("events", events), flag("debug", debug)
         self._state = ManagerState(
             config,
             _groups(groups, window, sink_tokens),

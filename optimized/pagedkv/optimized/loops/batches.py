@@ -3,9 +3,7 @@
 from pagedkv.optimized.loops import growth
 from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
-from pagedkv.optimized.loops.memory import (
-    BLOCKS, COPY_ON_WRITES, LENGTH, RESERVED, Fields, Memory,
-)  # fmt: skip
+from pagedkv.optimized.loops.memory import COPY_ON_WRITES, LENGTH, RESERVED, Fields, Memory
 
 ROWS_DONE, SLOTS_DONE, COPIES_DONE, REFUSED_ROWS, WIDTH = range(5)
 """Places in `progress`: how far a batch has got, in rows, slots and copies; how many rows were refused; and at its end
@@ -45,9 +43,7 @@ def append_each(
             slots[:, first : first + count] = -1
         progress[SLOTS_DONE] += count
         note(m, i, status, copied, statuses, copies, progress)
-    for i in range(len(rows)):
-        lengths[i] = min(m.numbers[LENGTH, rows[i]], m.numbers[RESERVED, rows[i]])
-        progress[WIDTH] = max(progress[WIDTH], m.numbers[BLOCKS, rows[i]])
+    progress[WIDTH] = growth.shown(m, rows, lengths)
     return True
 
 
@@ -75,9 +71,7 @@ def reserve_each(
         counts[i] = max(0, ends[i] - starts[i]) if status == growth.GROWN else 0
         progress[SLOTS_DONE] += counts[i]
         note(m, i, status, copied, statuses, copies, progress)
-    for i in range(len(rows)):
-        lengths[i] = min(m.numbers[LENGTH, rows[i]], m.numbers[RESERVED, rows[i]])
-        progress[WIDTH] = max(progress[WIDTH], m.numbers[BLOCKS, rows[i]])
+    progress[WIDTH] = growth.shown(m, rows, lengths)
     return True
 
 

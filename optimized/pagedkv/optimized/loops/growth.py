@@ -93,16 +93,16 @@ def grow(m: Memory, row: int, end: int, num_tokens: int, copies: Int64, num_copi
     if total > count:
         touch(m, row, count)
         set_number(m, BLOCKS, row, total)
-    if end > m.numbers[RESERVED, row]:
-        set_number(m, RESERVED, row, end)
-    know_room(m, row)
+    cover(m, row, end)
     return GROWN
 
 
 @compiled
-def know_room(m: Memory, row: int) -> None:
-    """Work out the room of a row that has just grown, or been appended to: every block from the one of its start on is
-    its own, and has no entry."""
+def cover(m: Memory, row: int, end: int) -> None:
+    """A row that has just grown, or been appended to, has slots up to `end` at least. That also says its room: every
+    block from the one of its start on is its own, and has no entry."""
+    if end > m.numbers[RESERVED, row]:
+        set_number(m, RESERVED, row, end)
     length = m.numbers[LENGTH, row]
     room = m.numbers[BLOCKS, row] * m.spelled.shape[1] - length
     set_number(m, ROOM, row, room if m.numbers[RESERVED, row] >= length else UNKNOWN)
@@ -120,10 +120,19 @@ def append(m: Memory, row: int, tokens: Int32, first: int, count: int, copies: I
     for i in range(count):
         m.tokens[row, length + i] = tokens[first + i]
     set_number(m, LENGTH, row, end)
-    if end > m.numbers[RESERVED, row]:
-        set_number(m, RESERVED, row, end)
-    know_room(m, row)
+    cover(m, row, end)
     return GROWN
+
+
+@compiled
+def shown(m: Memory, rows: Int64, lengths: Int32) -> int:
+    """Write down of each row the positions that have a token and a slot, (num_rows,). Returns the entries of the
+    longest table."""
+    width = 0
+    for i in range(len(rows)):
+        lengths[i] = min(m.numbers[LENGTH, rows[i]], m.numbers[RESERVED, rows[i]])
+        width = max(width, m.numbers[BLOCKS, rows[i]])
+    return width
 
 
 @compiled
