@@ -5,8 +5,8 @@
 
 from pagedkv.conformance.mutation import Mutant
 
-BACKEND = "pagedkv.optimized.triton_backend"
-SUBJECT = "pagedkv.optimized.attention_subject"
+BACKEND = "pagedkv.optimized.attention.triton_backend"
+SUBJECT = "pagedkv.optimized.attention.subject"
 KERNELS = "pagedkv.optimized.kernels"
 
 

@@ -9,7 +9,7 @@ from pagedkv.conformance.attention import Configuration, check_law, planned_chec
 from pagedkv.conformance.attention.cases import FEATURES
 from pagedkv.conformance.attention.plan import LAWS
 from pagedkv.conformance.mutation import Mutant
-from pagedkv.optimized.attention_subject import InterpretedTritonAttention, OptimizedAttention
+from pagedkv.optimized.attention.subject import InterpretedTritonAttention, OptimizedAttention
 from pagedkv.reference.attention import ReferenceAttention
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
 

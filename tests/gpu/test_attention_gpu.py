@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pagedkv.conformance.attention import run
-from pagedkv.optimized.attention_subject import OptimizedAttention
+from pagedkv.optimized.attention.subject import OptimizedAttention
 
 pytestmark = [
     pytest.mark.gpu,

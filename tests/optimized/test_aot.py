@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pagedkv.optimized import aot
-from pagedkv.optimized.interpret import Interpreted
+from pagedkv.optimized.audit import aot
+from pagedkv.optimized.audit.interpret import Interpreted
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec import Misuse
 
@@ -151,7 +151,7 @@ def test_without_triton_the_error_says_what_to_install() -> None:
     program = """
 import sys
 sys.modules["triton"] = None
-from pagedkv.optimized import aot, interpret
+from pagedkv.optimized.audit import aot, interpret
 for call in (lambda: aot.compile_for(len, "sm_80", (), {}), lambda: interpret.Interpreted(len)):
     try:
         call()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pagedkv.optimized import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
 from pagedkv.optimized.attention import backend_for
-from pagedkv.optimized.attention_subject import OptimizedAttention
+from pagedkv.optimized.attention.subject import OptimizedAttention
 from pagedkv.spec import Misuse
 
 

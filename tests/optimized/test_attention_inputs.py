@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized import attention, copy_blocks, gather_kv, paged_attention, write_kv
-from pagedkv.optimized.attention_arguments import AttentionCall
-from pagedkv.optimized.interpret import interpreted
+from pagedkv.optimized.attention.arguments import AttentionCall
+from pagedkv.optimized.audit.interpret import interpreted
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.torch_backend import TorchBackend
-from pagedkv.optimized.triton_backend import TritonBackend, attention_launches, copy_launch, write_launch
+from pagedkv.optimized.attention.torch_backend import TorchBackend
+from pagedkv.optimized.attention.triton_backend import TritonBackend, attention_launches, copy_launch, write_launch
 from pagedkv.spec import Misuse
 
 

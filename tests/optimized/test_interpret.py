@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pagedkv.optimized.access_log import AccessLog, LaunchAccess, ProgramAccess, spans_of
-from pagedkv.optimized.interpret import Interpreted, InterpretedError, OutOfBounds, ordered, recording, shuffled
+from pagedkv.optimized.audit.access_log import AccessLog, LaunchAccess, ProgramAccess, spans_of
+from pagedkv.optimized.audit.interpret import Interpreted, InterpretedError, OutOfBounds, ordered, recording, shuffled
 from pagedkv.spec import Misuse
 
 torch = pytest.importorskip("torch", reason="interpreted kernels run on torch tensors")

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import AttentionCall, Mask
-from pagedkv.optimized.interpret import interpreted, ordered, recording, shuffled
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask
+from pagedkv.optimized.audit.interpret import interpreted, ordered, recording, shuffled
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.triton_backend import attention_launches, copy_launch, write_launch
+from pagedkv.optimized.attention.triton_backend import attention_launches, copy_launch, write_launch
 
 Prepared = tuple[list[Launch], list[Tensor]]
 """The launches of one call, and the tensors that they write."""

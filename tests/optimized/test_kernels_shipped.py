@@ -14,11 +14,11 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
 from pagedkv.conformance.attention import Configuration, run as hold
-from pagedkv.optimized.aot import TARGETS, audit_launch
-from pagedkv.optimized.attention_subject import InterpretedTritonAttention
-from pagedkv.optimized.interpret import interpreted
+from pagedkv.optimized.audit.aot import TARGETS, audit_launch
+from pagedkv.optimized.attention.subject import InterpretedTritonAttention
+from pagedkv.optimized.audit.interpret import interpreted
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.triton_backend import (
+from pagedkv.optimized.attention.triton_backend import (
     MAX_TILE, TILE_BYTES, copy_launch, shipped_launches, tile_and_warps, write_launch,
 )  # fmt: skip
 

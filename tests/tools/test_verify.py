@@ -12,7 +12,7 @@ from pagedkv.cli.main import VERBS, main
 from pagedkv.cli.parts import ORDER, PARTS, Options, combine, run_part
 from pagedkv.cli.parts.attention_report import report_lines
 from pagedkv.cli.report import WIDTH, Section, columns, merged, render
-from pagedkv.optimized.access_log import AccessLog, Extent, LaunchAccess, ProgramAccess
+from pagedkv.optimized.audit.access_log import AccessLog, Extent, LaunchAccess, ProgramAccess
 from pagedkv.conformance.attention import AttentionReport, ConfigurationReport, Count, Failure
 from pagedkv.spec.trace import load
 
@@ -119,7 +119,7 @@ def test_every_verb_says_what_it_is_for() -> None:
 
 def test_kernels_are_summed_up_by_target() -> None:
     kernels = pytest.importorskip("pagedkv.cli.parts.kernels", reason="the audit needs Triton", exc_type=ImportError)
-    audit = importlib.import_module("pagedkv.optimized.aot").KernelAudit
+    audit = importlib.import_module("pagedkv.optimized.audit.aot").KernelAudit
     fit = [audit("decode", "float16", target, 100, 0, 1_024, 500, 0.1) for target in ("sm_80", "sm_90")]
     text = kernels.report_lines([*fit, audit("decode", "float32", "sm_90", 255, 64, 2_048, 700, 0.1)])
     assert text[0].endswith("on sm_80/sm_90:")

@@ -7,7 +7,7 @@ import torch
 from pagedkv.cli.parts import Options
 from pagedkv.cli.parts.attention_report import attention_section
 from pagedkv.cli.report import Section, merged
-from pagedkv.optimized.attention_subject import OptimizedAttention
+from pagedkv.optimized.attention.subject import OptimizedAttention
 
 
 def run(options: Options) -> Section:

@@ -7,9 +7,9 @@ and at once, so no program may touch what another one writes.
 from pagedkv.cli.parts import Options
 from pagedkv.cli.parts.attention_report import attention_section
 from pagedkv.cli.report import Section, merged, verdict
-from pagedkv.optimized.access_log import AccessLog
-from pagedkv.optimized.attention_subject import InterpretedTritonAttention
-from pagedkv.optimized.interpret import ordered, recording, shuffled
+from pagedkv.optimized.audit.access_log import AccessLog
+from pagedkv.optimized.attention.subject import InterpretedTritonAttention
+from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 
 SHOWN = 5
 """Conflicts that are printed."""

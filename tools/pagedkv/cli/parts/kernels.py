@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, verdict
-from pagedkv.optimized.aot import TARGETS, KernelAudit, audit
+from pagedkv.optimized.audit.aot import TARGETS, KernelAudit, audit
 
 QUICK_TARGETS = ("sm_90",)
 

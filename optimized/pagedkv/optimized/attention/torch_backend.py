@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import AttentionCall, Mask, require
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask, require
 from pagedkv.spec.words import ceil_div
 
 

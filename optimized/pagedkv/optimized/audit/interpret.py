@@ -10,8 +10,8 @@ On top of that it can run the programs of a grid in any order (`ordered`), recor
 it refuses every access outside the tensors that were passed, where a GPU would silently read a neighbour.
 
 What it does not show: races within one program, and how a tensor core rounds inside a product (float32 here). Other
-numbers that it computes otherwise than a GPU are mended, see `pagedkv.optimized.interpreted_numbers`. A program takes
-milliseconds.
+numbers that it computes otherwise than a GPU are mended, see `pagedkv.optimized.audit.interpreted_numbers`. A program
+takes milliseconds.
 """
 
 import ast
@@ -28,8 +28,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pagedkv.optimized.access_log import Access, AccessLog, Extent, LaunchAccess, Program, ProgramAccess, spans_of
-from pagedkv.optimized.interpreted_numbers import operations
+from pagedkv.optimized.audit.access_log import Access, AccessLog, Extent, LaunchAccess, Program, ProgramAccess, spans_of
+from pagedkv.optimized.audit.interpreted_numbers import operations
 from pagedkv.optimized.lazy_triton import TRITON_LOCK, triton_module
 from pagedkv.spec.words import Misuse
 

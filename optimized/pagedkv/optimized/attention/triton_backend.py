@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention_arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.kernels.copy_blocks import copy_blocks_kernel
 from pagedkv.optimized.kernels.decode import decode_kernel
 from pagedkv.optimized.kernels.merge import merge_kernel

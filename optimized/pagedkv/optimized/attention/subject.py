@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
-from pagedkv.optimized.attention_arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
@@ -81,7 +81,7 @@ class InterpretedTritonAttention:
 
         `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
         """
-        from pagedkv.optimized.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
+        from pagedkv.optimized.audit.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
 
         self.tile, self.split_size, self.upcast = tile, split_size, upcast
         self.run = run or (lambda launch: replace(launch, kernel=interpreted(launch.kernel)).run())
@@ -93,7 +93,7 @@ class InterpretedTritonAttention:
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
-        from pagedkv.optimized.triton_backend import attention_launches  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.triton_backend import attention_launches  # noqa: PLC0415  # likewise
 
         cpu = torch.device("cpu")
         query, key_cache, value_cache, block_tables, seq_lens = tensors_of(problem, cpu)
@@ -109,7 +109,7 @@ class InterpretedTritonAttention:
 
     def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
-        from pagedkv.optimized.triton_backend import write_launch  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.triton_backend import write_launch  # noqa: PLC0415  # likewise
 
         cpu = torch.device("cpu")
         caches = tensor_of(key_cache, dtype, cpu), tensor_of(value_cache, dtype, cpu)
@@ -119,7 +119,7 @@ class InterpretedTritonAttention:
 
     def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
-        from pagedkv.optimized.triton_backend import copy_launch  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.triton_backend import copy_launch  # noqa: PLC0415  # likewise
 
         for cache in caches:
             tensor = tensor_of(cache, dtype, torch.device("cpu"))
