@@ -5,15 +5,17 @@
 
 from pagedkv.conformance.mutation import Mutant
 
-BACKEND = "pagedkv.optimized.attention.triton_backend"
+BACKEND = "pagedkv.optimized.attention.attend_launches"
+MOVES = "pagedkv.optimized.attention.move_launches"
 SUBJECT = "pagedkv.optimized.attention.subject"
 KERNELS = "pagedkv.optimized.kernels"
 
 
 def kernel(file: str, name: str, laws: str, needs: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of one kernel file, with what launches it loaded again on top."""
+    launches = MOVES if file in ("write_kv", "copy_blocks") else BACKEND
     return Mutant(
-        name, laws, f"{KERNELS}.{file}", replacements, (BACKEND, SUBJECT), "InterpretedTritonAttention",
+        name, laws, f"{KERNELS}.{file}", replacements, (launches, SUBJECT), "InterpretedTritonAttention",
         frozenset(needs.split()),
     )  # fmt: skip
 

@@ -16,7 +16,9 @@ from pagedkv.optimized.attention.arguments import AttentionCall
 from pagedkv.optimized.audit.interpret import interpreted
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
-from pagedkv.optimized.attention.triton_backend import TritonBackend, attention_launches, copy_launch, write_launch
+from pagedkv.optimized.attention.attend_launches import attention_launches
+from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
+from pagedkv.optimized.attention.triton_backend import TritonBackend
 from pagedkv.spec import Misuse
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.audit.interpret import interpreted, ordered, recording, shuffled
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.attention.triton_backend import attention_launches, copy_launch, write_launch
+from pagedkv.optimized.attention.attend_launches import attention_launches
+from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
 
 Prepared = tuple[list[Launch], list[Tensor]]
 """The launches of one call, and the tensors that they write."""

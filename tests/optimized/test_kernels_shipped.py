@@ -18,9 +18,9 @@ from pagedkv.optimized.audit.aot import TARGETS, audit_launch
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention
 from pagedkv.optimized.audit.interpret import interpreted
 from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.attention.triton_backend import (
-    MAX_TILE, TILE_BYTES, copy_launch, shipped_launches, tile_and_warps, write_launch,
-)  # fmt: skip
+from pagedkv.optimized.attention.attend_launches import MAX_TILE, TILE_BYTES, tile_and_warps
+from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
+from pagedkv.optimized.attention.shipped import shipped_launches
 
 HUNGRY = {
     launch.configuration: launch

@@ -93,7 +93,7 @@ class InterpretedTritonAttention:
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
-        from pagedkv.optimized.attention.triton_backend import attention_launches  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.attend_launches import attention_launches  # noqa: PLC0415  # likewise
 
         cpu = torch.device("cpu")
         query, key_cache, value_cache, block_tables, seq_lens = tensors_of(problem, cpu)
@@ -109,7 +109,7 @@ class InterpretedTritonAttention:
 
     def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
-        from pagedkv.optimized.attention.triton_backend import write_launch  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.move_launches import write_launch  # noqa: PLC0415  # likewise
 
         cpu = torch.device("cpu")
         caches = tensor_of(key_cache, dtype, cpu), tensor_of(value_cache, dtype, cpu)
@@ -119,7 +119,7 @@ class InterpretedTritonAttention:
 
     def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
-        from pagedkv.optimized.attention.triton_backend import copy_launch  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.move_launches import copy_launch  # noqa: PLC0415  # likewise
 
         for cache in caches:
             tensor = tensor_of(cache, dtype, torch.device("cpu"))

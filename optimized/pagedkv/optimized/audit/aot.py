@@ -86,7 +86,7 @@ def audit(
     without Triton, and what Triton raises for a kernel that does not compile.
     """
     if launches is None:
-        from pagedkv.optimized.attention.triton_backend import shipped_launches  # noqa: PLC0415  # needs torch and Triton
+        from pagedkv.optimized.attention.shipped import shipped_launches  # noqa: PLC0415  # needs torch and Triton
 
         launches = shipped_launches()
     chosen = list(launches)
