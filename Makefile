@@ -11,7 +11,7 @@ SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/nul
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint soak bench bench-peer fix clean
+.PHONY: help verify test lint soak bench bench-peer numerics gpu tune audit fix clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## */make \1	/' | expand -t 17
@@ -38,12 +38,42 @@ bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page 
 	$(PEER)/bin/python -m pytest tests/benchmarks/peer/test_against_vllm.py --confcutdir=tests/benchmarks/peer --quiet
 	$(PEER)/bin/python -m tests.benchmarks.peer $(ARGS)
 
+numerics: $(VENV)/ready-verify  ## the worst error of every kernel configuration, here: docs/kernels/numerics.md
+	$(BIN)/python -m pagedkv.cli.parts.numerics_table $(ARGS)
+
+# A machine with a GPU has its own torch and Triton, and often no network: its Python runs this, and nothing is installed.
+# NumPy and pytest are all else that is needed. What the tests leave of the time is for the benchmarks.
+GPU_SECONDS ?= 560
+gpu tune: export PYTHONPATH := spec:reference:optimized:tools:.
+
+gpu:  ## on a machine with a GPU: its tests, benchmarks, docs/benchmarks/<card>.md; PYTHON=python3 is what has torch
+	started=$$(date +%s) && \
+	NUMERICS=docs/kernels $(PYTHON) -m pytest tests/gpu -m gpu --quiet --durations=5 --confcutdir=tests/gpu \
+		-o addopts= -o filterwarnings=default --import-mode=importlib --strict-markers && \
+	$(PYTHON) -m tests.benchmarks.gpu --seconds $$(($(GPU_SECONDS) + started - $$(date +%s))) $(ARGS)
+
+tune:  ## on a machine with a GPU: find tiles, warps and stages, and write them to tiles.csv
+	$(PYTHON) -m tests.benchmarks.gpu.tune $(ARGS)
+
+# All configurations for all targets: about two hours of one core. With TRITON=3.6.0 under that version, in an
+# environment of its own that `make audit` keeps; ARGS="--target sm_90" and the like narrow it down.
+TRITON ?=
+AUDIT  := $(if $(TRITON),.venv-triton-$(TRITON),$(VENV))
+
+audit: $(AUDIT)/ready-$(if $(TRITON),triton,dev)  ## compile every kernel configuration for every target; TRITON=3.6.0 takes that version
+	$(AUDIT)/bin/pagedkv audit --all --jobs $$(nproc) $(ARGS)
+
+.venv-triton-$(TRITON)/ready-triton: $(INPUTS) | .venv-triton-$(TRITON)/bin/python
+	$(AUDIT)/bin/python -m pip install --quiet --constraint constraints-dev.txt --editable '.[torch,compiled]'
+	$(AUDIT)/bin/python -m pip install --quiet --no-deps triton==$(TRITON)
+	@touch $@
+
 fix: $(VENV)/ready-dev  ## let ruff repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove the environments and every cache
-	rm -rf $(VENV) $(PEER) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(PEER) .venv-triton-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 %/bin/python:

@@ -22,7 +22,7 @@ WRAPPED = """blocks = table[inside // pool.shape[1]]
 """Reads the wrong block where block * stride does not fit into 32 bits."""
 
 CLEANED = """        problem.value_cache[np.isnan(problem.value_cache)] = 0
-        out = np.zeros(problem"""
+        out = np.zeros((*problem"""
 """A way to survive NaN that a shared cache forbids."""
 
 FIRST_OWNER = """= problem.block_tables[request]
@@ -33,6 +33,25 @@ FIRST_OWNER = """= problem.block_tables[request]
 PREFETCHED = """        problem.key_cache[table]
         key = load("""
 """Touches blocks past the end of the table, if only to warm them."""
+
+VALUES_CUT = """value[:, query.shape[1] :] = 0
+        values = np.where(mask[:, :, None],"""
+"""Loses the columns of values past the width of keys."""
+
+ONE_BLOCK = """blocks = table[inside // pool.shape[1]]
+    blocks = blocks[:1] if pool.shape[1] >= TILE else blocks
+    rows[seen] = pool[blocks,"""
+"""Takes a tile from one block where blocks are as large as a tile."""
+
+SPLITS_OF_THE_FIRST_ROW = "range(0, max(1, length - int(rows) + 1), size)"
+"""The splits that the first row of a request sees; later rows may see one more."""
+
+SMALLER_BESIDE_A_PROMPT = "TILE // (1 + int(problem.query_lens.max() > 8))"
+"""Tiles of half the size where some request of the batch brings many rows."""
+
+LAST_ROW_REPEATED = """        out[end:] = out[end - 1]
+        return round_to(out, problem.dtype)"""
+"""Gives rows past the last request what its last row sees."""
 
 LONGEST_SPLIT = "-(-int(problem.seq_lens.max()) // (2 * TILE))) * TILE"
 """Two splits, cut where the longest request of the batch has its middle."""
@@ -76,12 +95,28 @@ MUTANTS: tuple[Mutant, ...] = (
         ("slice(head * group, (head + 1) * group)", "slice(head, None, num_kv_heads)"),
     ),
     tiled("max_init_zero_instead_of_minus_inf", "bound lse_bound", ("np.full(rows, -np.inf,", "np.full(rows, 0,")),
+    tiled("max_init_a_number_far_below", "census", ("np.full(rows, -np.inf,", "np.full(rows, -5e4,")),
+    tiled("max_left_at_zero_by_a_masked_tile", "bound", ("maximum = raised", "maximum = base")),
     tiled("rescale_omitted", "bound one_hot", ("output * rescale[:, None]", "output")),
     tiled("total_not_rescaled", "bound one_hot", ("total * rescale", "total")),
     tiled("scale_applied_twice", "bound", ("np.float32(problem.scale)", "np.float32(problem.scale**2)")),
     tiled("window_off_by_one", "census", ("[:, None] - problem.window", "[:, None] - problem.window - 1")),
     tiled("window_one_short", "census one_hot", ("[:, None] - problem.window", "[:, None] - problem.window + 1")),
+    tiled(
+        "window_not_to_the_right",
+        "census bound",
+        ("< row_positions[:, None] + problem.window", "< row_positions[:, None] + 10**9"),
+    ),
+    tiled(
+        "padding_sees_the_last_request", "padding", ("        return round_to(out, problem.dtype)", LAST_ROW_REPEATED)
+    ),
     tiled("causal_top_left_aligned", "census one_hot", ("np.repeat(length - rows + ", "np.repeat(0 * length + ")),
+    tiled(
+        "second_block_of_rows_at_the_first", "census bound", ("np.arange(rows), group)", "np.arange(rows) % 16, group)")
+    ),
+    tiled("splits_of_the_first_row", "census bound", ("range(0, max(1, length), size)", SPLITS_OF_THE_FIRST_ROW)),
+    tiled("values_as_wide_as_keys", "one_hot bound", ("values = np.where(mask[:, :, None],", VALUES_CUT)),
+    tiled("tile_in_one_block", "bound census", ("rows[seen] = pool[table[inside // pool.shape[1]],", ONE_BLOCK)),
     tiled("table_entries_swapped", "census one_hot", ("block_tables[request]\n", "block_tables[request][::-1]\n")),
     tiled(
         "first_table_entries_swapped",
@@ -111,13 +146,13 @@ MUTANTS: tuple[Mutant, ...] = (
     tiled(
         "longest_request_decides",
         "census",
-        ("int(problem.seq_lens[request])\n    rows,", "int(problem.seq_lens.max())\n    rows,"),
+        ("int(problem.seq_lens[request])\n    rows =", "int(problem.seq_lens.max())\n    rows ="),
     ),
     tiled(
         "scratch_not_cleared",
         "duplicate_run history",
         ("TILE = 8\n", "TILE = 8\n_calls = iter(range(10**9))\n"),
-        ("out = np.zeros(problem.query.shape,", "out = np.full(problem.query.shape, next(_calls),"),
+        ("out = np.zeros((*problem", "out = next(_calls) + np.zeros((*problem"),
         ("out[start:end, heads] = merged", "out[start:end, heads] += merged"),
     ),
     tiled("output_not_rounded", "poison one_hot bound", ("return round_to(out, problem.dtype)", "return out")),
@@ -142,7 +177,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     tiled("strides_ignored", "strides", ("rows[seen] = pool[", "rows[seen] = dense(pool)["), ("TILE = 8\n", DENSE)),
     tiled("offsets_32_bit", "far_blocks", ("rows[seen] = pool[table[inside // pool.shape[1]],", WRAPPED)),
-    tiled("poison_cleaned_in_the_cache", "poison", ("        out = np.zeros(problem", CLEANED)),
+    tiled("poison_cleaned_in_the_cache", "poison", ("        out = np.zeros((*problem", CLEANED)),
     tiled(
         "tile_depends_on_the_batch",
         "batch_invariance",
@@ -160,5 +195,11 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     tiled("shared_block_given_to_the_first", "sharing", ("= problem.block_tables[request]\n", FIRST_OWNER)),
     tiled("whole_table_prefetched", "table_tail", ("        key = load(", PREFETCHED)),
+    tiled(
+        "tile_smaller_beside_a_prompt",
+        "batch_invariance",
+        ("range(span[0], span[1], TILE)", f"range(span[0], span[1], {SMALLER_BESIDE_A_PROMPT})"),
+        ("np.arange(first, first + TILE)", f"np.arange(first, first + {SMALLER_BESIDE_A_PROMPT})"),
+    ),
     tiled("split_depends_on_the_longest", "batch_invariance", ("-(-length // TILE)) * TILE", LONGEST_SPLIT)),
 )

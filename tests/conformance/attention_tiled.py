@@ -25,7 +25,7 @@ def round_to(array: Any, dtype: str) -> Any:
 
 
 def load(pool: Any, table: Any, positions: Any, seen: Any, head: int) -> Any:
-    """Rows (positions, head_dim) float32 of a pool; rows of positions outside `seen` are 0 and never read."""
+    """Rows (positions, dim) float32 of a pool; rows of positions outside `seen` are 0 and never read."""
     rows = np.zeros((len(positions), pool.shape[-1]), dtype=np.float32)
     inside = positions[seen]
     rows[seen] = pool[table[inside // pool.shape[1]], inside % pool.shape[1], head]
@@ -51,17 +51,18 @@ def visible(problem: Problem, positions: Any, row_positions: Any, length: int) -
         mask &= positions[None, :] <= row_positions[:, None]
     if problem.window is not None:
         mask &= positions[None, :] > row_positions[:, None] - problem.window
+        mask &= positions[None, :] < row_positions[:, None] + problem.window
     return mask
 
 
 def partial(problem: Problem, query: Any, request: int, head: int, row_positions: Any, heads: Any, span: Any) -> Any:
-    """One split `span` = (first, end): (output (rows, head_dim), natural LSE (rows,)) of the positions in it."""
+    """One split `span` = (first, end): (output (rows, value_dim), natural LSE (rows,)) of the positions in it."""
     table = problem.block_tables[request]
     length = int(problem.seq_lens[request])
-    rows, head_dim = query.shape
+    rows = len(query)
     maximum = np.full(rows, -np.inf, dtype=np.float32)
     total = np.zeros(rows, dtype=np.float32)
-    output = np.zeros((rows, head_dim), dtype=np.float32)
+    output = np.zeros((rows, problem.value_cache.shape[3]), dtype=np.float32)
     for first in range(span[0], span[1], TILE):
         positions = np.arange(first, first + TILE)
         mask = visible(problem, positions, row_positions, length) & (positions < span[1])
@@ -83,7 +84,7 @@ def partial(problem: Problem, query: Any, request: int, head: int, row_positions
 
 
 def merge(outputs: Any, lses: Any, sinks: Any) -> tuple[Any, Any]:
-    """Merge partial results (splits, rows, head_dim) by their LSE (splits, rows); a sink joins the denominator."""
+    """Merge partial results (splits, rows, value_dim) by their LSE (splits, rows); a sink joins the denominator."""
     if sinks is not None:
         outputs = np.concatenate([outputs, np.zeros_like(outputs[:1])])
         lses = np.concatenate([lses, np.where(np.isneginf(lses.max(axis=0)), -np.inf, sinks)[None]])
@@ -103,7 +104,8 @@ class TiledAttention:
     name = "tiled NumPy"
     capabilities = AttentionCapabilities(
         dtypes=("float32", "float16", "bfloat16"), causal_prefill=True, non_causal=True, window=True, softcap=True,
-        alibi=True, sinks=True, returns_lse=True, writes=True, strided=True, batch_invariant=True,
+        alibi=True, sinks=True, value_dim=True, returns_lse=True, writes=True, strided=True, padded=True,
+        batch_invariant=True,
     )  # fmt: skip
 
     def rounding(self, problem: Problem) -> RoundingModel:
@@ -113,7 +115,7 @@ class TiledAttention:
         return RoundingModel(tile=TILE, num_tiles=-(-length // TILE) + splits + 1, lse_merge=merges)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
-        out = np.zeros(problem.query.shape, dtype=np.float32)
+        out = np.zeros((*problem.query.shape[:2], problem.value_cache.shape[3]), dtype=np.float32)
         lse = np.full(out.shape[:2], -np.inf, dtype=np.float32)
         num_kv_heads = problem.key_cache.shape[2]
         group = out.shape[1] // num_kv_heads
@@ -124,15 +126,16 @@ class TiledAttention:
             row_positions = np.repeat(length - rows + np.arange(rows), group)
             for head in range(num_kv_heads):
                 heads = slice(head * group, (head + 1) * group)
-                query = problem.query[start:end, heads].astype(np.float32).reshape(-1, out.shape[2])
+                query = problem.query[start:end, heads].astype(np.float32).reshape(-1, problem.query.shape[2])
                 numbers = np.tile(np.arange(head * group, (head + 1) * group), rows)
-                size = problem.split_size or max(1, -(-length // TILE)) * TILE
+                whole = max(1, -(-length // TILE)) * TILE
+                size = min(whole, problem.split_size or whole)
                 spans = [(first, first + size) for first in range(0, max(1, length), size)]
                 parts = [partial(problem, query, request, head, row_positions, numbers, span) for span in spans]
                 sinks = None if problem.sinks is None else problem.sinks[numbers]
                 outputs, lses = zip(*parts, strict=True)
                 merged, total = merge(np.stack(outputs), np.stack(lses), sinks)
-                out[start:end, heads] = merged.reshape(rows, group, out.shape[2])
+                out[start:end, heads] = merged.reshape(rows, group, merged.shape[1])
                 lse[start:end, heads] = total.reshape(rows, group)
         return round_to(out, problem.dtype), lse
 

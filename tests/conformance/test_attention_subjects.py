@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from pagedkv.conformance.attention import Configuration, check_law, planned_checks, run
-from pagedkv.conformance.attention.cases import FEATURES
-from pagedkv.conformance.attention.plan import LAWS
+from pagedkv.conformance.attention.plan import LAWS, OPTIONS, configurations
 from pagedkv.conformance.mutation import Mutant
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention, OptimizedAttention
 from pagedkv.reference.attention import ReferenceAttention
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
+from tests.conformance.move_kernel_mutants import MOVE_MUTANTS
 
-MASKED = tuple(name for name in FEATURES if name != "non_causal")
+MASKED = tuple(name for name in OPTIONS if name != "non_causal")
 LARGE = (Configuration("float32"), Configuration("float16", ("causal_prefill",)), Configuration("bfloat16", MASKED))
 """Run in full by the tests; `pagedkv verify` runs them all."""
 
@@ -58,13 +58,17 @@ def test_the_interpreted_kernels_keep_every_law(configuration: Configuration) ->
     assert report.ok, "\n".join(report.lines())
 
 
-@pytest.mark.parametrize("mutant", KERNEL_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", KERNEL_MUTANTS + MOVE_MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_kernel_mutant_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
     subject = mutant.load()()
-    features = tuple(name for name in FEATURES if name in mutant.needs)
-    assert set(features) == set(mutant.needs)
     laws = mutant.breaks.split()
+    assert mutant.needs <= set(OPTIONS)
     assert set(laws) <= set(LAWS)
-    planned = planned_checks(subject, Configuration("float32", features), "tiny")
+    planned = (
+        check
+        for configuration in configurations(subject.capabilities, "tiny")
+        if configuration.dtype == "float32" and mutant.needs <= set(configuration.features)
+        for check in planned_checks(subject, configuration, "tiny")
+    )
     found = (check_law(subject, law, case) for law, case in planned if law in laws)
     assert any(found), f"{mutant.name} survives {laws}"

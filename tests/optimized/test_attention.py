@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pagedkv.optimized import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
 from pagedkv.optimized.attention import backend_for
+from pagedkv.optimized.attention.backends import made_current
 from pagedkv.optimized.attention.subject import OptimizedAttention
 from pagedkv.spec import Misuse
 
@@ -175,3 +176,21 @@ def test_a_gpu_without_triton_is_told_what_to_install(monkeypatch: pytest.Monkey
 def test_only_a_backend_without_splits_declares_that_they_change_nothing() -> None:
     assert OptimizedAttention("cpu").capabilities.split_invariant
     assert not OptimizedAttention("cuda").capabilities.split_invariant
+
+
+@pytest.mark.parametrize("where", ["cpu", "cuda:0", "cuda:1"])
+def test_a_kernel_is_launched_on_the_device_of_its_tensors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[torch.device] = []
+
+    class Entered:
+        def __init__(self, device: torch.device) -> None:
+            entered.append(device)
+
+        def __enter__(self) -> None: ...
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", Entered)
+    with made_current(torch.device(where)):
+        assert entered == ([torch.device(where)] if where == "cuda:1" else [])

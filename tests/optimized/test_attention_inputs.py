@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,39 +10,33 @@ import pytest
 import torch
 from torch import Tensor
 
-from pagedkv.optimized import attention, copy_blocks, gather_kv, paged_attention, write_kv
+from pagedkv.optimized import copy_blocks, gather_kv, paged_attention, write_kv
+from pagedkv.optimized.attention import attend as attend_module, gathering, moves
 from pagedkv.optimized.attention.arguments import AttentionCall
-from pagedkv.optimized.audit.interpret import interpreted
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
+from pagedkv.optimized.attention.cutting import Way
 from pagedkv.optimized.attention.triton_backend import TritonBackend
 from pagedkv.spec import Misuse
-
-
-def interpret(launch: Launch) -> None:
-    replace(launch, kernel=interpreted(launch.kernel)).run()
 
 
 class InterpretedBackend(TritonBackend):
     """The launches of the Triton backend, in the interpreter."""
 
     def attend(self, call: AttentionCall) -> None:
-        for launch in attention_launches(call, upcast=True):
-            interpret(launch)
+        for launch in attention_launches(call, Way(upcast=True)):
+            launch.interpret()
 
-    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
-        interpret(write_launch(rows, caches, slot_mapping))
-
-    def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None:
-        interpret(copy_launch(cache, pairs))
+    def launch(self, launch: Launch) -> None:
+        launch.interpret()
 
 
 @pytest.fixture(params=[TorchBackend, InterpretedBackend], autouse=True)
 def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The public functions, over each backend in turn."""
-    monkeypatch.setattr(attention, "backend_for", lambda device, name=None: request.param())
+    for module in (attend_module, gathering, moves):
+        monkeypatch.setattr(module, "backend_for", lambda device, name=None: request.param())
 
 
 def launch(**options: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def table(*blocks: int) -> Tensor:
 ROWS = torch.full((2, 1, 8), -1.0)
 SLOTS = torch.tensor([0, 1])
 PAIRS = torch.tensor([[0, 1]])
+TABLES, ENDS = torch.tensor([[0, 1, 2], [3, 2, -1]], dtype=torch.int32), torch.tensor([0, 4, 6], dtype=torch.int32)
 PARTS, LSES = torch.ones(2, 1, 1, 4), torch.zeros(2, 1, 1)
 
 BAD: list[tuple[str, Callable[[Tensor], Any]]] = [
@@ -49,12 +50,31 @@ BAD: list[tuple[str, Callable[[Tensor], Any]]] = [
     ("pairs", lambda c: copy_blocks([c, c.clone()], torch.tensor([[0, 2], [1, 4]]))),
     ("pairs", lambda c: copy_blocks([c], torch.tensor([[0, 1], [1, 2]]))),
     ("pairs", lambda c: copy_blocks([c], torch.tensor([[0, -1]]))),
-    ("block_table", lambda c: gather_kv(c, [0, 1], 3)),  # type: ignore[arg-type]  # on purpose
-    ("block_table", lambda c: gather_kv(c, table(0, 9), 3)),
-    ("block_table", lambda c: gather_kv(c, table(-1, 1), 3)),
-    ("length", lambda c: gather_kv(c, table(0, 1), 5)),
-    ("length", lambda c: gather_kv(c, table(0, 1), -1)),
-    ("length", lambda c: gather_kv(c, table(0, 1), True)),
+    ("block_tables", lambda c: gather_kv(c, [0, 1], 3)),  # type: ignore[arg-type]  # on purpose
+    ("block_tables", lambda c: gather_kv(c, table(0, 9), 3)),
+    ("block_tables", lambda c: gather_kv(c, table(-1, 1), 3)),
+    ("block_tables", lambda c: gather_kv(c, TABLES, ENDS, starts=table(0, 4), total=9)),
+    ("block_tables.dtype", lambda c: gather_kv(c, TABLES.long(), ENDS, total=9)),
+    ("block_tables.shape", lambda c: gather_kv(c, TABLES, 3)),
+    ("block_tables.shape", lambda c: gather_kv(c, table(0, 1), ENDS, total=9)),
+    ("cu_seqlens", lambda c: gather_kv(c, table(0, 1), 5)),
+    ("cu_seqlens", lambda c: gather_kv(c, table(0, 1), -1)),
+    ("cu_seqlens", lambda c: gather_kv(c, table(0, 1), True)),
+    ("cu_seqlens", lambda c: gather_kv(c, TABLES, ENDS, total=4)),
+    ("cu_seqlens", lambda c: gather_kv(c, TABLES, table(0, 7, 9), total=9)),
+    ("cu_seqlens.shape", lambda c: gather_kv(c, TABLES, table(0, 5), total=5)),
+    ("cu_seqlens.dtype", lambda c: gather_kv(c, TABLES, ENDS.long(), total=9)),
+    ("starts", lambda c: gather_kv(c, TABLES, ENDS, starts=table(4, 0), total=9)),
+    ("starts.shape", lambda c: gather_kv(c, TABLES, ENDS, starts=table(1), total=9)),
+    ("total", lambda c: gather_kv(c, TABLES, ENDS)),
+    ("total", lambda c: gather_kv(c, TABLES, ENDS, total=-1)),
+    ("total", lambda c: gather_kv(c, table(0, 1), 3, total=3)),
+    ("out", lambda c: gather_kv(c, TABLES, ENDS, out=c.flatten(0, 1))),
+    ("out", lambda c: gather_kv(c, TABLES, ENDS, out=[1.0])),  # type: ignore[arg-type]  # on purpose
+    ("out.shape", lambda c: gather_kv(c, TABLES, ENDS, out=torch.zeros(9, 8))),
+    ("out.shape", lambda c: gather_kv(c, TABLES, ENDS, total=8, out=torch.zeros(9, 1, 8))),
+    ("out.dtype", lambda c: gather_kv(c, TABLES, ENDS, out=torch.zeros(9, 1, 8).half())),
+    ("out.stride()", lambda c: gather_kv(c, TABLES, ENDS, out=torch.zeros(1, 1, 8).expand(9, 1, 8))),
     ("cache.shape", lambda c: gather_kv(c[:, :0], table(0, 1), 0)),
     ("lses.shape", lambda c: merge_attention(PARTS, LSES[0])),
     ("lses.dtype", lambda c: merge_attention(PARTS, LSES.double())),
@@ -71,6 +91,24 @@ def test_bad_input_names_the_argument_and_changes_nothing(argument: str, call: C
         call(cache)
     assert caught.value.argument == argument
     assert torch.equal(cache, pool())
+
+
+@pytest.mark.parametrize(("argument", "call"), [bad for bad in BAD if "slot" in bad[0] or "key" in bad[0]])
+def test_a_legal_write_before_it_hides_no_bad_one(argument: str, call: Callable[[Tensor], Any]) -> None:
+    cache = pool()
+    write_kv(ROWS, ROWS, cache, cache, SLOTS)
+    with pytest.raises(Misuse) as caught:
+        call(pool())
+    assert caught.value.argument == argument
+
+
+def test_a_write_of_rows_with_a_gradient_is_legal_only_where_none_is_asked_for() -> None:
+    rows = ROWS.clone().requires_grad_()
+    write_kv(ROWS, ROWS, pool(), pool(), SLOTS)
+    with torch.no_grad():
+        write_kv(rows, rows, pool(), pool(), SLOTS)
+    with pytest.raises(Misuse, match="no gradient"):
+        write_kv(rows, rows, pool(), pool(), SLOTS)
 
 
 OPTIONS: list[tuple[str, Any]] = [

@@ -2,17 +2,17 @@
 another one writes."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
-from pagedkv.optimized.audit.interpret import interpreted, ordered, recording, shuffled
+from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
+from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, write_launch
 
 Prepared = tuple[list[Launch], list[Tensor]]
 """The launches of one call, and the tensors that they write."""
@@ -29,7 +29,7 @@ def decode() -> Prepared:
     mask = Mask(0.25, True, 30, 20.0, torch.linspace(0, 1, 6), torch.linspace(-1, 1, 6))
     out, lse = torch.zeros(3, 6, 16), torch.zeros(3, 6)
     call = AttentionCall(query, caches[0], caches[1], tables, seq_lens, cu_seqlens, mask, out, lse, 16)
-    launches = attention_launches(call, tile=16, upcast=True)
+    launches = attention_launches(call, Way(tile=16, upcast=True))
     assert [launch.name for launch in launches] == ["decode", "merge"]
     return launches, [out, lse]
 
@@ -45,13 +45,18 @@ def write() -> Prepared:
 def copy() -> Prepared:
     """Three pairs, one source for two of them, one skipped."""
     cache = torch.randn(6, 4, 2, 8, generator=torch.Generator().manual_seed(3))
-    return [copy_launch(cache, torch.tensor([[0, 3], [0, 4], [-1, -1]]))], [cache]
+    return copies(cache, torch.tensor([[0, 3], [0, 4], [-1, -1]])), [cache]
+
+
+def copies(cache: Tensor, pairs: Tensor) -> list[Launch]:
+    """Within one cache."""
+    return [copy_launch(group, pairs) for group in copy_groups([cache], [cache])]
 
 
 def run(launches: list[Launch]) -> None:
     """In the interpreter."""
     for launch in launches:
-        replace(launch, kernel=interpreted(launch.kernel)).run()
+        launch.interpret()
 
 
 @pytest.mark.parametrize("prepare", [decode, write, copy])
@@ -83,5 +88,5 @@ def test_no_program_touches_what_another_one_writes(prepare: Callable[[], Prepar
 def test_a_copy_into_a_source_is_such_a_conflict() -> None:
     cache = torch.randn(3, 4, 2, 8)
     with recording() as log:
-        run([copy_launch(cache, torch.tensor([[0, 1], [1, 2]]))])
+        run(copies(cache, torch.tensor([[0, 1], [1, 2]])))
     assert log.conflicts() != []

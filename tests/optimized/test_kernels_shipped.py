@@ -4,7 +4,7 @@ import mmap
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,56 +13,98 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from pagedkv.conformance.attention import Configuration, run as hold
-from pagedkv.optimized.audit.aot import TARGETS, audit_launch
+from pagedkv.conformance.attention import Configuration as Held, run as hold
+from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, write_launch
+from pagedkv.optimized.attention.shipped import ATTENDING, Configuration, launch_for, pairwise, shipped_launches
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention
-from pagedkv.optimized.audit.interpret import interpreted
-from pagedkv.optimized.launch import Launch
-from pagedkv.optimized.attention.attend_launches import MAX_TILE, TILE_BYTES, tile_and_warps
-from pagedkv.optimized.attention.move_launches import copy_launch, write_launch
-from pagedkv.optimized.attention.shipped import shipped_launches
-
-HUNGRY = {
-    launch.configuration: launch
-    for launch in shipped_launches()
-    if launch.name == "decode"
-    and any(part in launch.configuration for part in ("float32 head_dim=128", "head_dim=256", "group=64", "sinks"))
-}
-"""Those nearest to the limits; `pagedkv verify` compiles all."""
+from pagedkv.optimized.audit.aot import KernelAudit, audit, audit_launch
+from pagedkv.optimized.audit.audit_table import compare, load
+from pagedkv.optimized.audit.machine_code import MATRIX
+from pagedkv.optimized.audit.targets import TARGETS
 
 APART = 2**30 + 64
 """Elements between heads: 32 bits hold it, and not twice as many."""
 
 
-def test_the_launches_nearest_to_the_limits_are_among_those_audited() -> None:
-    assert len(HUNGRY) == 4
+@pytest.fixture(scope="module")
+def audits() -> list[KernelAudit]:
+    """The pairwise set, compiled: about a minute."""
+    return audit(shipped_launches())
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("launch", HUNGRY.values(), ids=HUNGRY.keys())
-def test_no_launch_spills_or_takes_more_than_there_is(launch: Launch, target: str) -> None:
-    assert audit_launch(launch, target).problems() == []
+def test_every_compiled_configuration_is_fit_to_ship(audits: list[KernelAudit]) -> None:
+    problems = {f"{each.configuration} on {each.target}": each.problems() for each in audits}
+    assert {name: found for name, found in problems.items() if found} == {}
 
 
-def test_a_larger_tile_would_spill() -> None:
-    launch = next(launch for name, launch in HUNGRY.items() if "float32" in name)
-    larger = replace(launch, kwargs={**launch.kwargs, "TILE": MAX_TILE, "num_warps": 4})
-    assert audit_launch(larger, "sm_90").spill_bytes > 0
+def test_nothing_changed_that_is_not_in_the_committed_table(audits: list[KernelAudit]) -> None:
+    assert compare(audits, load()).violations == []
 
 
-def test_tiles_are_powers_of_two_within_their_bytes() -> None:
-    formats = (torch.float32, torch.float16, torch.bfloat16)
-    for dtype, dim, group in product(formats, (16, 32, 64, 128, 256), (16, 32, 64, 128)):
-        tile, warps = tile_and_warps(dtype, dim, group)
-        assert tile in (16, 32, 64)
-        assert warps in (4, 8)
-        assert tile == 16 or tile * dim * dtype.itemsize <= TILE_BYTES
+def test_an_audit_is_of_what_the_configuration_says(audits: list[KernelAudit]) -> None:
+    work = pairwise()
+    assert [(each.target, each.configuration) for each in audits] == [(t, str(each)) for t, each in work]
+    assert {each.kernel for each in audits} == {"decode", "prefill", "merge", "write_kv", "copy_blocks", "gather"}
+    for each, (_, configuration) in zip(audits, work, strict=True):
+        reads = configuration.kernel in ATTENDING or configuration.kernel in ("copy_blocks", "gather")
+        assert (each.kv_load_bits is not None) == each.kv_aligned == reads
+        assert 0 < each.occupancy <= 1
+        assert each.threads % TARGETS[each.target].warp_size == 0
+
+
+def test_products_are_matrix_instructions_unless_float32_has_none(audits: list[KernelAudit]) -> None:
+    for each, (target, configuration) in zip(audits, pairwise(), strict=True):
+        exists = configuration.dtype != "float32" or target == "gfx942"
+        assert bool(each.matrix) == (exists and configuration.kernel in ATTENDING), each
+        assert all(MATRIX.match(name) for name in each.matrix)
+
+
+@pytest.mark.parametrize(("target", "instruction"), [("sm_80", "HMMA"), ("sm_90", "HGMMA"), ("sm_100", "UTCHMMA")])
+def test_prefill_uses_the_matrix_instruction_of_its_target(target: str, instruction: str) -> None:
+    found = audit_launch(launch_for(Configuration("prefill", "bfloat16", (128, 128), 8, 16, "causal"), target), target)
+    assert {name.split(".")[0] for name in found.matrix} == {instruction}
+
+
+def test_inner_loops_are_found_and_every_instruction_has_a_class(audits: list[KernelAudit]) -> None:
+    for each, (target, configuration) in zip(audits, pairwise(), strict=True):
+        loops = configuration.kernel in ATTENDING and TARGETS[target].backend == "cuda"
+        assert bool(each.inner_loop) == loops, each
+        assert "other" not in each.inner_loop
+        if loops:
+            assert each.inner_loop["global memory"] > 0
+            assert each.inner_loop["special"] > 0  # the exponentials of the softmax
+            assert ("matrix" in each.inner_loop) == bool(each.matrix)
+            assert sum(each.inner_loop.values()) < each.instructions
+
+
+def test_too_large_a_tile_is_found_to_spill() -> None:
+    launch = launch_for(Configuration("decode", "float32", (128, 128), 4, 16, "causal"), "sm_90")
+    larger = replace(launch, kwargs={**launch.kwargs, "TILE": 128, "num_warps": 4})
+    assert "spills" in audit_launch(larger, "sm_90").problems()[0]
+
+
+def test_loads_that_are_narrow_for_want_of_alignment_are_found_and_forgiven_only_if_the_layout_asks_for_it() -> None:
+    launch = launch_for(Configuration("decode", "float16", (128, 128), 4, 16, "causal"), "sm_90")
+    key_cache = launch.args[1]
+    token = launch.kernel.arg_names.index("key_stride_token")
+    assert launch.args[token] == key_cache.stride(1)
+    found = audit_launch(replace(launch, args=odd(launch.args, {token: 257})), "sm_90")
+    assert found.kv_load_bits == (16, 128)
+    assert "loads KV 16 bits a thread where the layout allows 128" in found.problems()
+    rows = torch.zeros(2 * 16 * 257, dtype=torch.float16).as_strided(key_cache.shape, (16 * 257, 257, 128, 1))
+    forgiven = audit_launch(replace(launch, args=odd(launch.args, {token: 257, 1: rows})), "sm_90")
+    assert forgiven.kv_load_bits == (16, 128)
+    assert forgiven.problems() == []
+
+
+def odd(args: tuple[Any, ...], changes: dict[int, Any]) -> tuple[Any, ...]:
+    return tuple(changes.get(i, value) for i, value in enumerate(args))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_products_of_the_formats_that_ship_keep_every_law(dtype: str) -> None:
     subject = InterpretedTritonAttention(upcast=False)
-    report = hold(subject, seed=5, size="tiny", only=[Configuration(dtype, ("causal_prefill", "sinks"))])
+    report = hold(subject, seed=5, size="tiny", only=[Held(dtype, ("causal_prefill", "sinks"))])
     assert report.ok, "\n".join(report.lines())
 
 
@@ -76,18 +118,14 @@ def far_heads() -> Tensor:
     return torch.from_numpy(np.ndarray((2, 2, 3, 16), np.float16, memory, 2 * before, strides))
 
 
-def run(launch: Launch) -> None:
-    replace(launch, kernel=interpreted(launch.kernel)).run()
-
-
 def write(pool: Tensor) -> None:
     rows = torch.arange(96, dtype=torch.float16).view(2, 3, 16)
-    run(write_launch((rows, rows), (pool, pool), torch.tensor([3, 0])))
+    write_launch((rows, rows), (pool, pool), torch.tensor([3, 0])).interpret()
 
 
 def copy(pool: Tensor) -> None:
     pool[1] = torch.arange(96, dtype=torch.float16).view(2, 3, 16)
-    run(copy_launch(pool, torch.tensor([[1, 0]])))
+    copy_launch(copy_groups([pool], [pool])[0], torch.tensor([[1, 0]])).interpret()
 
 
 @pytest.mark.parametrize("use", [write, copy])

@@ -196,7 +196,7 @@ GOOD: dict[str, Any] = {
         ("block_tables[1, 0]", {"block_tables": np.array([[0, 1], [HOLE, 0]], dtype=np.int32)}),
         ("seq_lens", {"seq_lens": np.array([5, 1], dtype=np.int32)}),
         ("seq_lens", {"seq_lens": np.array([-1, 1], dtype=np.int32)}),
-        ("query_lens", {"query_lens": np.array([1, 0], dtype=np.int32)}),
+        ("query_lens", {"query_lens": np.array([1, 2], dtype=np.int32)}),
         ("query_lens", {"query_lens": np.array([3, -1], dtype=np.int32)}),
         ("scale", {"scale": float("nan")}),
         ("window", {"window": 0}),

@@ -280,3 +280,19 @@ def test_a_launch_without_requests_has_an_empty_result_and_bound() -> None:
     assert limits.out.shape == limits.out_bound.shape == out.shape == (0, 2, 8)
     assert limits.lse.shape == limits.lse_bound.shape == lse.shape == (0, 2)
     assert (limits.seen, limits.visibility) == (0, 1.0)
+
+
+@pytest.mark.parametrize("error", [0.1, 1.0, 2.0])
+@pytest.mark.parametrize("tokens", [16, 1024])
+def test_float16_weights_may_vanish_beside_a_largest_one_that_is_too_large(error: float, tokens: int) -> None:
+    """One weight just above half of the smallest float16, its value large, every exponential as wrong as allowed."""
+    model = RoundingModel(tile=tokens + 1, num_tiles=1, u_exp=error / 2, u_weights=2.0**-11)
+    keys, values = np.zeros((tokens + 1, 1, 1)), np.zeros((tokens + 1, 1, 1))
+    keys[-1], values[-1] = -25 * np.log(2) + 1e-3, 1000.0
+    within = bound(np.ones((1, 1, 1)), keys, values, model=model, dtype="float64", scale=1.0)
+    errors = np.full(tokens + 1, -error)
+    errors[[0, -1]] = error
+    weights = np.exp(keys[:, 0, 0] + errors)
+    rounded = (weights / weights.max()).astype(np.float16).astype(np.float64)
+    out = rounded @ values[:, 0, 0] / (weights / weights.max()).sum()
+    assert float(rho(np.full((1, 1, 1), out), within.out, within.out_bound).max()) <= 1

@@ -123,26 +123,27 @@ def test_kernels_are_summed_up_by_target() -> None:
     fit = [audit("decode", "float16", target, 100, 0, 1_024, 500, 0.1) for target in ("sm_80", "sm_90")]
     text = kernels.report_lines([*fit, audit("decode", "float32", "sm_90", 255, 64, 2_048, 700, 0.1)])
     assert text[0].endswith("on sm_80/sm_90:")
-    assert text[2].split() == ["decode", "1", "100/255", "0/64", "1024/2048", "500/700"]
+    assert text[2].split() == ["decode", "2", "100/255", "0/64", "1024/2048", "500/700"]
     assert [line for line in text if "VIOLATED" in line] == [
         "VIOLATED decode (float32) on sm_90: spills 64 bytes a thread"
     ]
 
 
-def test_attention_is_summed_up_by_dtype() -> None:
+def test_attention_is_told_by_configuration() -> None:
     report = AttentionReport(
         "mine", 0, "tiny",
         (
-            ConfigurationReport("float32", (), 0.5, 0.9, Count(3), Count(4), Count(5), 7),
-            ConfigurationReport("float32", ("window",), 1.5, 0.8, Count(1), Count(1), Count(1, 1), 3),
-            ConfigurationReport("float16", ("alibi",), 0.1, None, Count(1), Count(0), Count(1), 2),
+            ConfigurationReport("float32", (), {"decode": 0.5, "prefill": 0.25}, 0.9, Count(3), Count(4), Count(5), 7),
+            ConfigurationReport("float32", ("window",), {"decode": 1.5}, 0.8, Count(1), Count(1), Count(1, 1), 3),
+            ConfigurationReport("float16", ("alibi", "sinks"), {}, None, Count(1), Count(0), Count(1), 2),
         ),
         {"bound": Count(7, 1)}, (Failure("bound", "bound", "Case()", "too far"),), ("sinks",), 12, 1.0,
     )  # fmt: skip
     text = report_lines(report, "interpreted, upcast")
     assert text[0] == "mine: interpreted, upcast, 12 launches, tiny shapes"
-    assert text[2].split() == ["float32", "2", "4", "5", "6", "1.5", "window", "80%"]
-    assert text[3].split() == ["float16", "1", "1", "0", "1", "0.1", "alibi", "-"]
+    assert text[2].split() == ["float32", "plain", "0.500", "-", "0.250", "3", "4", "5", "90%"]
+    assert text[3].split() == ["float32", "window", "1.500", "-", "-", "1", "1", "1", "80%"]
+    assert text[4].split() == ["float16", "alibi+sinks", "-", "-", "-", "1", "0", "1", "-"]
     assert "VIOLATED bound bound: too far" in text
     assert text[-1].endswith("sinks")
 

@@ -1,15 +1,19 @@
 """The production implementation: a block manager over arrays, and attention over the paged cache.
 
 `BlockManager`, what it hands out and `num_blocks_for` need NumPy only, and are compiled where numba is installed.
-`paged_attention`, `write_kv`, `copy_blocks`, `gather_kv` and `merge_attention` need torch, and on a GPU Triton. Names
-are loaded when they are first used, so that the manager can be imported where torch is not installed.
+`paged_attention` and all that comes with it (`pagedkv.optimized.attention`) needs torch, and on a GPU Triton. Names are
+loaded when they are first used, so that the manager can be imported where torch is not installed.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pagedkv.optimized.attention import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
+    from pagedkv.optimized.attention import (
+        BlockCopier, PreparedAttention, SwapSpace, block_tables_of, copy_blocks, csr_of, flash_attn_varlen_func,
+        flash_attn_with_kvcache, gather_kv, merge_attention, paged_attention, prepare_attention, workspace_size,
+        write_kv,
+    )  # fmt: skip
     from pagedkv.optimized.events import BlocksRemoved, BlocksStored, IndexCleared
     from pagedkv.optimized.groups import CacheGroup
     from pagedkv.optimized.hashing import prefix_digests
@@ -19,12 +23,13 @@ if TYPE_CHECKING:
     from pagedkv.optimized.warm import warm_up
 
 __all__ = [
-    "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "IndexCleared", "StepPlan", "copy_blocks",
-    "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests", "warm_up",
-    "write_kv",
+    "BlockCopier", "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "IndexCleared", "PreparedAttention",
+    "StepPlan", "SwapSpace", "block_tables_of", "copy_blocks", "csr_of", "flash_attn_varlen_func",
+    "flash_attn_with_kvcache", "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests",
+    "prepare_attention", "warm_up", "workspace_size", "write_kv",
 ]  # fmt: skip
 
-_HOME = {
+_HOME = dict.fromkeys(__all__, "attention") | {
     "BlockManager": "manager",
     "CacheGroup": "groups",
     "StepPlan": "plan",
@@ -32,7 +37,6 @@ _HOME = {
     "prefix_digests": "hashing",
     "warm_up": "warm",
     **dict.fromkeys(("BlocksRemoved", "BlocksStored", "IndexCleared"), "events"),
-    **dict.fromkeys(("copy_blocks", "gather_kv", "merge_attention", "paged_attention", "write_kv"), "attention"),
 }
 
 

@@ -41,11 +41,12 @@ def paged_attention(
     """Output (total_q, num_q_heads, value_dim) and natural LSE (total_q, num_q_heads), float32.
 
     `query` (total_q, num_q_heads, head_dim) holds the last `query_lens[r]` positions of each request r, one request
-    after another. The caches have the layout (num_blocks, block_size, num_kv_heads, dim); `block_tables` (num_requests,
-    max_blocks) names the blocks of each request in order, of which the first ceil(seq_lens[r] / block_size) are read,
-    and of those only the ones that a row sees. A row sees positions up to its own (`causal`), of these the last
-    `window`. `softcap` bends logits before ALiBi's `alibi_slopes` (num_q_heads,) tilt them; `sinks` (num_q_heads,) are
-    logits that take weight and bring no value. A row that sees nothing gives 0 and -inf.
+    after another; rows past the last request see nothing. The caches have the layout (num_blocks, block_size,
+    num_kv_heads, dim); `block_tables` (num_requests, max_blocks) names the blocks of each request in order, of which
+    the first ceil(seq_lens[r] / block_size) are read, and of those only the ones that a row sees. A row sees positions
+    up to its own (`causal`), of these the last `window`. `softcap` bends logits before ALiBi's `alibi_slopes`
+    (num_q_heads,) tilt them; `sinks` (num_q_heads,) are logits that take weight and bring no value. A row that sees
+    nothing gives 0 and -inf.
 
     Raises `Misuse` for shapes, dtypes, lengths and block ids that do not fit.
     """
@@ -177,7 +178,8 @@ class ReferenceAttention:
     name = "reference (NumPy)"
     capabilities = AttentionCapabilities(
         dtypes=("float32", "float16", "bfloat16"), causal_prefill=True, non_causal=True, window=True, softcap=True,
-        alibi=True, sinks=True, returns_lse=True, writes=True, strided=True, batch_invariant=True, split_invariant=True,
+        alibi=True, sinks=True, value_dim=True, returns_lse=True, writes=True, strided=True, padded=True,
+        batch_invariant=True, split_invariant=True,
     )  # fmt: skip
 
     def rounding(self, problem: Problem) -> RoundingModel:

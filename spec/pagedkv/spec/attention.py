@@ -126,7 +126,7 @@ def requests(problem: Problem) -> Iterator[tuple[slice, Array, Array, dict[str, 
 
 
 def paged_attention(problem: Problem) -> tuple[Array, Array]:
-    """Output (total_q, num_q_heads, head_dim) and LSE (total_q, num_q_heads) of a launch, float64.
+    """Output (total_q, num_q_heads, value_dim) and LSE (total_q, num_q_heads) of a launch, float64.
 
     Each request is gathered through its block table and attends by itself.
     """

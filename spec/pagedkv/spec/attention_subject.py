@@ -22,11 +22,15 @@ class AttentionCapabilities:
     softcap: bool = False
     alibi: bool = False
     sinks: bool = False
+    value_dim: bool = False
+    """Values whose last dimension differs from that of keys."""
     returns_lse: bool = False
     writes: bool = False
     """`write_kv` and `copy_blocks`."""
     strided: bool = False
     """Caches with any strides and a contiguous last dimension."""
+    padded: bool = False
+    """Query rows past those of the last request, for a step of a fixed shape: they see nothing."""
     batch_invariant: bool = False
     split_invariant: bool = False
     """The bits do not depend on the split size."""
@@ -53,9 +57,10 @@ class RoundingModel:
 class Problem:
     """One launch of attention over a paged cache. Arrays are NumPy; bfloat16 travels as float32 of bfloat16 values.
 
-    `query` (total_q, num_q_heads, head_dim); `key_cache`, `value_cache` (num_blocks, block_size, num_kv_heads,
-    head_dim); `block_tables` (num_requests, max_blocks) int32; `seq_lens` (num_requests,) int32;
-    `query_lens` (num_requests,) int32.
+    `query` (total_q, num_q_heads, head_dim); `key_cache` (num_blocks, block_size, num_kv_heads, head_dim),
+    `value_cache` (num_blocks, block_size, num_kv_heads, value_dim); `block_tables` (num_requests, max_blocks) int32;
+    `seq_lens` (num_requests,) int32, the rows of the query included; `query_lens` (num_requests,) int32,
+    in total `total_q`, or less where the subject declares `padded`.
     """
 
     query: Any
@@ -87,11 +92,15 @@ class AttentionSubject(Protocol):
     def capabilities(self) -> AttentionCapabilities: ...
     def rounding(self, problem: Problem) -> RoundingModel: ...
     def attend(self, problem: Problem) -> tuple[Any, Any]:
-        """(output (total_q, num_q_heads, head_dim), lse (total_q, num_q_heads) float32 or None), as NumPy arrays."""
+        """(output (total_q, num_q_heads, value_dim), lse (total_q, num_q_heads) float32 or None), as NumPy arrays."""
         ...
 
     def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:
-        """Write rows (num_tokens, num_kv_heads, head_dim) at their slots, in place; slots < 0 are skipped."""
+        """Write rows at their slots, in place; slots < 0 are skipped.
+
+        `key` (num_tokens, num_kv_heads, head_dim), `value` (num_tokens, num_kv_heads, value_dim) float32;
+        `slot_mapping` (num_tokens,) int64.
+        """
         ...
 
     def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:

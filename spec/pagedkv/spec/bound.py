@@ -12,8 +12,8 @@ s_j and E_j of the chapter before, and p_j = exp(s_j - LSE):
    V, the sums within a tile and over tiles, the rescales.
 3. *Denominator* only: `Z = u_a (tile + T) + 2T u + 2u`. A product of k factors 1 + u stays below exp(k u), so H and Z
    stand for expm1 of these sums.
-4. *Underflow*: each step may lose float32's smallest normal number; float16 weights lose up to 2**-25 each, next to a
-   largest weight of 1.
+4. *Underflow*: each step may lose float32's smallest normal number; float16 weights up to 2**-25 of the largest each,
+   which is at most `min(1, max_j p_j exp(max_j E_j) / D)` of the sum of all.
 
        B = (sum_j p_j expm1(E_j) |v_j - out| + H sum_j p_j exp(E_j) |v_j|) / (D (1 - Z)) + |out| Z / (1 - Z) + underflow
 
@@ -96,15 +96,15 @@ def _output_bound(log_p: Array, error: Array, values: Array, out: Array, model: 
     """(num_q_heads, value_dim) for one row; `values` (num_q_heads, n, value_dim), without the sink."""
     h, z = _relative(model)
     p, at_least = np.exp(log_p), np.exp(log_p - error).sum(axis=1)[:, None]
-    sink = np.zeros((len(values), p.shape[1] - values.shape[1], values.shape[2]))
-    values = np.concatenate([values, sink], axis=1)
+    values = np.pad(values, ((0, 0), (0, p.shape[1] - values.shape[1]), (0, 0)))  # a sink has the value 0
     size = np.abs(values)
     moved = ((p * np.expm1(error))[..., None] * np.abs(values - out[:, None])).sum(axis=1)
     rounded = h * ((p * np.exp(error))[..., None] * size).sum(axis=1)
-    tokens = values.shape[1]
-    lost = 2 * TINY * (size.sum(axis=1) + tokens * np.abs(out) + 2 * tokens + 2 * model.num_tiles + 1)
+    steps = 2 * values.shape[1] + 2 * model.num_tiles + 1
+    lost = 2 * TINY * (size.sum(axis=1) + values.shape[1] * np.abs(out) + steps)
     if model.u_weights == UNIT_ROUNDOFF["float16"]:
-        lost = lost + 2.0**-24 * p.max(axis=1)[:, None] * size.sum(axis=1)
+        scaled = np.minimum(1, (p.max(axis=1) * np.exp(error.max(axis=1)))[:, None] / at_least)  # the largest / the sum
+        lost = lost + 2.0**-25 * (1 + h) * scaled / (1 - z) * size.sum(axis=1)
     b = (moved + rounded) / (at_least * (1 - z)) + np.abs(out) * z / (1 - z) + lost
     return np.asarray(b + UNIT_ROUNDOFF[dtype] * (np.abs(out) + b) + SMALLEST[dtype])
 

@@ -1,12 +1,13 @@
 """What the user names on the command line: traces and subjects, and errors that say what would have been right."""
 
+import importlib
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from typing import Final
+from typing import Any, Final
 
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.spec import Config, Misuse
@@ -70,6 +71,23 @@ def subject_factory(name: str) -> SubjectFactory:
     with aside():
         _check_subject(name, make)
     return make
+
+
+def named(name: str, option: str) -> Any:
+    """The function behind `module:function`, found from the working directory, too. Raises `BadInput`."""
+    module_name, colon, attribute = name.partition(":")
+    if not (module_name and colon and attribute):
+        raise BadInput(f"{option} {name!r}: expected module:function")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        with aside():
+            found: Any = getattr(importlib.import_module(module_name), attribute)
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{option} {name!r} cannot be imported: {error!r}") from error
+    if not callable(found):
+        raise BadInput(f"{option} {name!r}: expected a function, not a {type(found).__name__}")
+    return found
 
 
 def _check_subject(name: str, factory: SubjectFactory) -> None:

@@ -14,6 +14,8 @@ from pagedkv.spec.words import Misuse
 
 FORMATS = (torch.float32, torch.float16, torch.bfloat16)
 LARGEST = torch.finfo(torch.float32).max
+MOST_POSITIONS = 2**30
+"""Of a request: positions are int32, and so are small sums of them."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class AttentionCall:
     out: Tensor
     lse: Tensor
     split_size: int
+    workspace: Tensor | None = None
+    """1-D float32, for the partial results of splits; None: made by the call."""
 
 
 def require(holds: bool, argument: str, value: object, allowed: str) -> None:
@@ -52,14 +56,15 @@ def require(holds: bool, argument: str, value: object, allowed: str) -> None:
 
 def check_dense(name: str, tensor: Tensor) -> None:
     """The last dimension is contiguous, or too short to tell."""
-    dense = tensor.stride(-1) == 1 or tensor.shape[-1] == 1 or tensor.numel() == 0
-    require(dense, f"{name}.stride()", tensor.stride(), "a contiguous last dimension")
+    if not (tensor.stride(-1) == 1 or tensor.shape[-1] == 1 or tensor.numel() == 0):
+        raise Misuse(f"{name}.stride()", tensor.stride(), "a contiguous last dimension")
 
 
 def check_tensors(**arguments: object) -> None:
     """Each is a tensor."""
     for name, value in arguments.items():
-        require(isinstance(value, Tensor), name, value, f"a torch.Tensor, not {type(value).__name__}")
+        if not isinstance(value, Tensor):
+            raise Misuse(name, value, f"a torch.Tensor, not {type(value).__name__}")
 
 
 def check_number(name: str, value: object, allowed: str) -> None:
@@ -80,8 +85,9 @@ def check_integer(name: str, value: object, least: int, allowed: str) -> None:
 
 def check_no_gradient(name: str, tensor: Tensor) -> None:
     """No gradient is lost in silence. Under `torch.no_grad` none is expected, so that parameters may be passed."""
-    allowed = "False, or a call under torch.no_grad(): attention over a cache has no gradient"
-    require(not (tensor.requires_grad and torch.is_grad_enabled()), f"{name}.requires_grad", True, allowed)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        allowed = "False, or a call under torch.no_grad(): attention over a cache has no gradient"
+        raise Misuse(f"{name}.requires_grad", True, allowed)
 
 
 def check_destination(name: str, tensor: Tensor) -> None:
@@ -105,8 +111,9 @@ def overlap(a: Tensor, b: Tensor) -> bool:
 def check_cache(name: str, cache: Tensor, *, written: bool = False) -> None:
     """A cache is (num_blocks, block_size, num_kv_heads, dim), any strides, the last dimension contiguous."""
     check_tensors(**{name: cache})
-    shape = "(num_blocks, block_size, num_kv_heads, head_dim), each >= 1"
-    require(cache.dim() == 4 and all(cache.shape), f"{name}.shape", tuple(cache.shape), shape)
+    if cache.dim() != 4 or not all(cache.shape):
+        allowed = "(num_blocks, block_size, num_kv_heads, head_dim), each >= 1"
+        raise Misuse(f"{name}.shape", tuple(cache.shape), allowed)
     require(cache.dtype in FORMATS, f"{name}.dtype", cache.dtype, "float32, float16 or bfloat16")
     check_dense(name, cache)
     check_no_gradient(name, cache)
@@ -118,22 +125,25 @@ def check_caches(k_cache: Tensor, v_cache: Tensor, *, written: bool = False) -> 
     """Both caches hold the same blocks, in the same format, on the same device."""
     check_cache("k_cache", k_cache, written=written)
     check_cache("v_cache", v_cache, written=written)
-    same = tuple(k_cache.shape[:3])
-    require(tuple(v_cache.shape[:3]) == same, "v_cache.shape", tuple(v_cache.shape), f"{(*same, 'value_dim')}")
-    require(v_cache.dtype == k_cache.dtype, "v_cache.dtype", v_cache.dtype, f"that of k_cache, {k_cache.dtype}")
+    if v_cache.shape[:3] != k_cache.shape[:3]:
+        raise Misuse("v_cache.shape", tuple(v_cache.shape), f"{(*k_cache.shape[:3], 'value_dim')}")
+    if v_cache.dtype != k_cache.dtype:
+        raise Misuse("v_cache.dtype", v_cache.dtype, f"that of k_cache, {k_cache.dtype}")
     on_device("v_cache", v_cache, k_cache.device)
 
 
 def on_device(name: str, tensor: Tensor, device: torch.device) -> None:
     """All tensors of a call lie on one device."""
-    require(tensor.device == device, f"{name}.device", str(tensor.device), f"{device}, where the others are")
+    if tensor.device != device:
+        raise Misuse(f"{name}.device", str(tensor.device), f"{device}, where the others are")
 
 
 def check_integers(name: str, tensor: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
     """An int32 tensor of a given shape."""
     check_tensors(**{name: tensor})
     require(tensor.dtype == torch.int32, f"{name}.dtype", tensor.dtype, "int32")
-    require(tuple(tensor.shape) == shape, f"{name}.shape", tuple(tensor.shape), f"{shape}")
+    if tensor.shape != shape:
+        raise Misuse(f"{name}.shape", tuple(tensor.shape), f"{shape}")
     on_device(name, tensor, device)
 
 
@@ -148,25 +158,37 @@ def check_attention(
     """The tensors of `paged_attention` fit each other. Raises `Misuse`."""
     check_tensors(query=query, block_tables=block_tables)
     check_caches(k_cache, v_cache)
-    num_kv_heads, head_dim, device = k_cache.shape[2], k_cache.shape[3], k_cache.device
-    require(query.dim() == 3, "query.shape", tuple(query.shape), "(total_q, num_q_heads, head_dim)")
-    require(query.shape[2] == head_dim, "query.shape", tuple(query.shape), f"head_dim {head_dim}, that of k_cache")
-    fits = query.shape[1] > 0 and query.shape[1] % num_kv_heads == 0
-    require(fits, "query.shape", tuple(query.shape), f"a number of heads that {num_kv_heads} KV heads divide")
-    require(query.dtype == k_cache.dtype, "query.dtype", query.dtype, f"that of the caches, {k_cache.dtype}")
+    check_query(query, k_cache)
+    device = k_cache.device
     check_dense("query", query)
     on_device("query", query, device)
     check_no_gradient("query", query)
     require(block_tables.dim() == 2, "block_tables.shape", tuple(block_tables.shape), "(num_requests, max_blocks)")
-    num_requests = block_tables.shape[0]
-    check_integers("block_tables", block_tables, tuple(block_tables.shape), device)
+    num_requests, max_blocks = block_tables.shape
+    if max_blocks * k_cache.shape[1] > MOST_POSITIONS:
+        allowed = f"at most {MOST_POSITIONS} positions a request, block_size {k_cache.shape[1]} times max_blocks"
+        raise Misuse("block_tables.shape", tuple(block_tables.shape), allowed)
+    check_integers("block_tables", block_tables, (num_requests, max_blocks), device)
     check_dense("block_tables", block_tables)
     check_integers("seq_lens", seq_lens, (num_requests,), device)
     if cu_seqlens_q is None:
-        allowed = f"one row a request, {num_requests}, or cu_seqlens_q"
-        require(query.shape[0] == num_requests, "query.shape", tuple(query.shape), allowed)
+        if query.shape[0] != num_requests:
+            raise Misuse("query.shape", tuple(query.shape), f"one row a request, {num_requests}, or cu_seqlens_q")
     else:
         check_integers("cu_seqlens_q", cu_seqlens_q, (num_requests + 1,), device)
+
+
+def check_query(query: Tensor, k_cache: Tensor) -> None:
+    """The query fits the keys."""
+    num_kv_heads, head_dim = k_cache.shape[2:]
+    shape = query.shape
+    require(query.dim() == 3, "query.shape", tuple(shape), "(total_q, num_q_heads, head_dim)")
+    if shape[2] != head_dim:
+        raise Misuse("query.shape", tuple(shape), f"head_dim {head_dim}, that of k_cache")
+    if shape[1] == 0 or shape[1] % num_kv_heads:
+        raise Misuse("query.shape", tuple(shape), f"a number of heads that {num_kv_heads} KV heads divide")
+    if query.dtype != k_cache.dtype:
+        raise Misuse("query.dtype", query.dtype, f"that of the caches, {k_cache.dtype}")
 
 
 def check_mask(query: Tensor, mask: Mask) -> None:
@@ -205,3 +227,13 @@ def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
     on_device("out", out, query.device)
     check_no_gradient("out", out)
     check_destination("out", out)
+
+
+def check_workspace(workspace: Tensor, elements: int, device: torch.device) -> None:
+    """A given workspace is float32, flat and large enough."""
+    check_tensors(workspace=workspace)
+    require(workspace.dtype == torch.float32, "workspace.dtype", workspace.dtype, "float32")
+    fits = workspace.dim() == 1 and workspace.is_contiguous() and len(workspace) >= elements
+    require(fits, "workspace.shape", tuple(workspace.shape), f"({elements},) or more, contiguous: see workspace_size")
+    on_device("workspace", workspace, device)
+    check_no_gradient("workspace", workspace)

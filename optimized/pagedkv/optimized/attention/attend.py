@@ -1,23 +1,58 @@
 """`paged_attention`: the checks, the output, and the call of a backend."""
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import (
-    AttentionCall, Mask, check_attention, check_integer, check_mask, check_out, overlap, reach_of, require,
+    AttentionCall, Mask, check_attention, check_integer, check_mask, check_out, check_tensors, check_workspace,
+    overlap, reach_of, require,
 )  # fmt: skip
 from pagedkv.optimized.attention.backends import BackendName, backend_for
+from pagedkv.optimized.attention.cutting import filling_split_size, shape_of, workspace_elements
+from pagedkv.optimized.attention.tracing import is_traced, traced_attention
 
 SPLIT_SIZE = 512
 """Positions in one split, unless told: fixed, so that a request's bits do not depend on its batch."""
 
 
-def check_split_size(size: int) -> None:
-    """A split is made of whole tiles, of 16 positions at least."""
-    check_integer("split_size", size, 16, "a multiple of 16, at least 16")
-    require(size % 16 == 0, "split_size", size, "a multiple of 16, at least 16")
+SplitSize = int | Literal["fill"] | None
+
+
+def split_size_of(
+    split_size: SplitSize, query: Tensor, v_cache: Tensor, block_tables: Tensor, cu_seqlens_q: Tensor | None
+) -> int:
+    """Positions in one split: a multiple of 16, so that a split is made of whole tiles."""
+    if split_size is None:
+        return SPLIT_SIZE
+    if split_size == "fill":
+        if query.device.type != "cuda":
+            return SPLIT_SIZE
+        processors = torch.cuda.get_device_properties(query.device).multi_processor_count
+        return filling_split_size(shape_of(query, v_cache, block_tables, cu_seqlens_q), processors)
+    allowed = "a multiple of 16, at least 16; 'fill', or None for 512"
+    check_integer("split_size", split_size, 16, allowed)
+    require(split_size % 16 == 0, "split_size", split_size, allowed)
+    return int(split_size)
+
+
+def workspace_size(
+    query: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    *,
+    cu_seqlens_q: Tensor | None = None,
+    split_size: SplitSize = None,
+) -> int:
+    """float32 elements that `paged_attention` needs beside its output, for the partial results of splits.
+
+    It depends on shapes only, and grows with each of them: a workspace for the largest batch serves all. Arguments as
+    `paged_attention`; on the meta device they cost nothing. On the CPU 0 would do.
+    """
+    size = split_size_of(split_size, query, v_cache, block_tables, cu_seqlens_q)
+    return workspace_elements(shape_of(query, v_cache, block_tables, cu_seqlens_q), size)
 
 
 def paged_attention(
@@ -36,7 +71,8 @@ def paged_attention(
     sinks: Tensor | None = None,
     return_lse: bool = False,
     out: Tensor | None = None,
-    split_size: int | None = None,
+    split_size: SplitSize = None,
+    workspace: Tensor | None = None,
     backend: BackendName | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Softmax attention of the last positions of each request over its paged keys and values.
@@ -49,24 +85,53 @@ def paged_attention(
     included: their KV is in the cache already.
 
     `scale`: 1 / sqrt(head_dim) unless given. `window`: positions seen, the row's own included. `softcap`: 0 caps
-    nothing. `alibi_slopes`, `sinks` (num_q_heads,) float32. `split_size`: positions a split, a multiple of 16.
+    nothing. `alibi_slopes`, `sinks` (num_q_heads,) float32.
+    `split_size`: positions that one program of a GPU attends to, a multiple of 16; as it is fixed (512), the bits of a
+    request do not depend on its batch. "fill" takes what fills the GPU instead. `workspace`: `workspace_size` elements.
 
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_lse` also the natural log-sum-exp
     (total_q, num_q_heads) float32. A row that sees nothing gives 0 and -inf. Raises `Misuse`, also for gradients.
     """
+    if is_traced(k_cache):
+        return traced_attention(
+            (query, k_cache, v_cache, block_tables, seq_lens), out, workspace, return_lse, cu_seqlens_q=cu_seqlens_q,
+            scale=scale, causal=causal, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks,
+            split_size=split_size, backend=backend,
+        )  # fmt: skip
+    check_tensors(query=query)
+    usual = max(1, *query.shape[-1:]) ** -0.5
+    mask = Mask(usual if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
+    call = checked_call(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, out, split_size, workspace)
+    backend_for(query.device, backend).attend(call)
+    result = call.out if out is None or call.out is out else out.copy_(call.out)
+    return (result, call.lse) if return_lse else result
+
+
+def checked_call(
+    query: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_tables: Tensor,
+    seq_lens: Tensor,
+    cu_seqlens_q: Tensor | None,
+    mask: Mask,
+    out: Tensor | None = None,
+    split_size: SplitSize = None,
+    workspace: Tensor | None = None,
+) -> AttentionCall:
+    """The call with these arguments, or `Misuse`. Its output is `out`, or apart where `out` overlaps what is read."""
     check_attention(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q)
-    mask = Mask(query.shape[2] ** -0.5 if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
     check_mask(query, mask)
     furthest = block_tables.shape[1] * k_cache.shape[1] + len(query)
-    mask = replace(mask, scale=float(mask.scale), softcap=float(softcap), window=reach_of(window, furthest))
-    size = SPLIT_SIZE if split_size is None else split_size
-    check_split_size(size)
-    result = query.new_empty((*query.shape[:2], v_cache.shape[3])) if out is None else out
-    check_out(result, query, v_cache.shape[3])
-    apart = not any(overlap(result, tensor) for tensor in (query, k_cache, v_cache))
-    target = result if apart else torch.empty_like(result)  # nothing is overwritten before it is read
+    window = reach_of(mask.window, furthest)
+    mask = replace(mask, scale=float(mask.scale), softcap=float(mask.softcap), window=window)
+    size = split_size_of(split_size, query, v_cache, block_tables, cu_seqlens_q)
+    if workspace is not None:
+        elements = workspace_elements(shape_of(query, v_cache, block_tables, cu_seqlens_q), size)
+        check_workspace(workspace, elements, query.device)
+    if out is not None:
+        check_out(out, query, v_cache.shape[3])
+    if out is None or any(overlap(out, tensor) for tensor in (query, k_cache, v_cache)):
+        out = query.new_empty((*query.shape[:2], v_cache.shape[3]))  # nothing is overwritten before it is read
     lse = torch.empty(query.shape[:2], dtype=torch.float32, device=query.device)
-    call = AttentionCall(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, target, lse, int(size))
-    backend_for(query.device, backend).attend(call)
-    result = result if apart else result.copy_(target)
-    return (result, lse) if return_lse else result
+    return AttentionCall(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, out, lse, size, workspace)

@@ -1,6 +1,8 @@
 """Who computes: the backend named, or the one of the device."""
 
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,6 +12,8 @@ from pagedkv.optimized.lazy_triton import triton_module
 from pagedkv.spec.words import Misuse
 
 BackendName = Literal["torch", "triton"]
+Copier: TypeAlias = Callable[[Tensor], None]
+"""Runs the copies of pairs (num_pairs, 2) of blocks, int32 or int64."""
 
 
 class Backend(Protocol):
@@ -17,7 +21,13 @@ class Backend(Protocol):
 
     def attend(self, call: AttentionCall) -> None: ...
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None: ...
-    def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None: ...
+    def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
+        """What copies blocks from each source to the destination at the same place; both may be the same caches."""
+        ...
+
+    def gather(
+        self, cache: Tensor, block_tables: Tensor, cu_seqlens: Tensor, starts: Tensor | None, out: Tensor
+    ) -> None: ...
 
 
 def backend_for(device: torch.device, name: BackendName | None = None) -> Backend:
@@ -35,3 +45,10 @@ def backend_for(device: torch.device, name: BackendName | None = None) -> Backen
 
         return TritonBackend()
     raise Misuse("backend", name, "'torch', 'triton', or None to follow the device")
+
+
+def made_current(device: torch.device) -> AbstractContextManager[object]:
+    """For as long as it lasts, Triton, which launches on the current device, launches on this one."""
+    if device.type != "cuda" or device.index in (None, torch.cuda.current_device()):
+        return nullcontext()
+    return torch.cuda.device(device)

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.arguments import FORMATS, check_tensors, on_device, require
+from pagedkv.optimized.attention.arguments import FORMATS, check_no_gradient, check_tensors, on_device, require
+from pagedkv.optimized.attention.tracing import is_traced
 
 
 def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
@@ -11,6 +12,9 @@ def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     total_q, num_q_heads) float32, natural. Returns (out in the dtype of `outs`, lse). A part that saw nothing (-inf)
     counts for nothing, whatever its output holds. Parts are added in order, in float32. (Dao, 2023, §3.)
     """
+    if is_traced(outs):
+        merged, lse = torch.ops.pagedkv.merge_attention.default(outs, lses)
+        return merged, lse
     check_tensors(outs=outs, lses=lses)
     require(outs.dtype in FORMATS, "outs.dtype", outs.dtype, "float32, float16 or bfloat16")
     allowed = "(parts >= 1, total_q, num_q_heads, value_dim)"
@@ -19,6 +23,8 @@ def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     require(fits, "lses.shape", tuple(lses.shape), f"{tuple(outs.shape[:3])}, that of outs without its last dimension")
     require(lses.dtype == torch.float32, "lses.dtype", lses.dtype, "float32")
     on_device("lses", lses, outs.device)
+    for name, tensor in (("outs", outs), ("lses", lses)):
+        check_no_gradient(name, tensor)
     top = lses.amax(0)
     shift = torch.where(top == -torch.inf, 0.0, top)
     total = torch.zeros_like(top)

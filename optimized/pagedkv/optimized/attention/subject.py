@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.cutting import FEW, Way, architecture_of, cut, shape_of, workspace_elements
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
@@ -16,7 +18,8 @@ from pagedkv.spec.words import ceil_div
 UNIT_ROUNDOFF = {"float32": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 EVERYTHING = AttentionCapabilities(
     dtypes=("float32", "float16", "bfloat16"), causal_prefill=True, non_causal=True, window=True, softcap=True,
-    alibi=True, sinks=True, returns_lse=True, writes=True, strided=True, batch_invariant=True,
+    alibi=True, sinks=True, value_dim=True, returns_lse=True, writes=True, strided=True, padded=True,
+    batch_invariant=True,
 )  # fmt: skip
 
 
@@ -33,16 +36,19 @@ class OptimizedAttention:
         """On the CPU: float32 throughout, a request at a time. On a GPU: weights in the dtype of the values."""
         if self.device.type == "cpu":
             return RoundingModel(tile=max(1, int(problem.seq_lens.max(initial=1))), num_tiles=2)
-        return triton_rounding(problem, 64, problem.split_size or SPLIT_SIZE, rounded_weights=True)
+        size = problem.split_size or SPLIT_SIZE
+        query, _, value_cache, block_tables, _ = tensors_of(problem, torch.device("meta"))
+        shape = shape_of(query, value_cache, block_tables, block_tables)
+        cuts = [cut(kernel, shape, architecture_of(self.device)).tile for kernel in ("decode", "prefill")]
+        return triton_rounding(problem, (gcd(cuts[0], size), cuts[1]), size, rounded_weights=True)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
         tensors = tensors_of(problem, self.device)
         mask = mask_of(problem, self.device)
-        decode = bool((problem.query_lens == 1).all())
         result = paged_attention(
-            *tensors, cu_seqlens_q=None if decode else cu_seqlens_of(problem, self.device), scale=mask.scale,
-            causal=mask.causal, window=mask.window, softcap=mask.softcap, alibi_slopes=mask.alibi_slopes,
+            *tensors, cu_seqlens_q=cu_seqlens_of(problem, self.device), scale=mask.scale, causal=mask.causal,
+            window=mask.window, softcap=mask.softcap, alibi_slopes=mask.alibi_slopes,
             sinks=mask.sinks, return_lse=True, split_size=problem.split_size,
         )  # fmt: skip
         return array_of(result[0]), array_of(result[1])
@@ -73,37 +79,40 @@ class InterpretedTritonAttention:
         self,
         tile: int = 16,
         split_size: int = 16,
+        rows: int = 16,
         run: Callable[[Launch], None] | None = None,
         *,
         upcast: bool = True,
     ) -> None:
-        """`split_size`: small, so that short requests have several splits. `run` runs a launch in another way.
+        """`split_size`, `rows`: small, so that short requests have several splits, and few rows several blocks of rows.
+        `run` runs a launch in another way.
 
         `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
         """
-        from pagedkv.optimized.audit.interpret import interpreted  # noqa: PLC0415  # Triton is needed only here
-
         self.tile, self.split_size, self.upcast = tile, split_size, upcast
-        self.run = run or (lambda launch: replace(launch, kernel=interpreted(launch.kernel)).run())
+        self.way = Way(tile, rows, merged=2, programs=8, upcast=upcast)
+        self.run = run or Launch.interpret
 
     def rounding(self, problem: Problem) -> RoundingModel:
         """Weights stay in float32 when operands are upcast."""
         split_size = problem.split_size or self.split_size
-        return triton_rounding(problem, self.tile, split_size, rounded_weights=not self.upcast)
+        return triton_rounding(problem, (self.tile, self.tile), split_size, rounded_weights=not self.upcast)
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         """See `pagedkv.spec.attention_subject.AttentionSubject`."""
-        from pagedkv.optimized.attention.attend_launches import attention_launches  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.attend_launches import attention_launches  # noqa: PLC0415  # needs Triton
 
         cpu = torch.device("cpu")
         query, key_cache, value_cache, block_tables, seq_lens = tensors_of(problem, cpu)
         out = query.new_full((*query.shape[:2], value_cache.shape[3]), float("nan"))
         lse = torch.full(query.shape[:2], float("nan"))
+        rows, size = cu_seqlens_of(problem, cpu), problem.split_size or self.split_size
+        elements = workspace_elements(shape_of(query, value_cache, block_tables, rows), size)
         call = AttentionCall(
-            query, key_cache, value_cache, block_tables, seq_lens, cu_seqlens_of(problem, cpu), mask_of(problem, cpu),
-            out, lse, problem.split_size or self.split_size,
+            query, key_cache, value_cache, block_tables, seq_lens, rows, mask_of(problem, cpu), out, lse, size,
+            torch.full((elements,), float("nan")),
         )  # fmt: skip
-        for launch in attention_launches(call, tile=self.tile, upcast=self.upcast):
+        for launch in attention_launches(call, self.way):
             self.run(launch)
         return array_of(out), array_of(lse)
 
@@ -119,22 +128,28 @@ class InterpretedTritonAttention:
 
     def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
-        from pagedkv.optimized.attention.move_launches import copy_launch  # noqa: PLC0415  # likewise
+        from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch  # noqa: PLC0415  # likewise
 
-        for cache in caches:
-            tensor = tensor_of(cache, dtype, torch.device("cpu"))
-            self.run(copy_launch(tensor, torch.from_numpy(pairs.astype("int64").reshape(-1, 2))))
-            cache[...] = array_of(tensor)
+        tensors = [tensor_of(cache, dtype, torch.device("cpu")) for cache in caches]
+        for group in copy_groups(tensors, tensors):
+            self.run(copy_launch(group, torch.from_numpy(pairs.astype("int64").reshape(-1, 2))))
+        for array, tensor in zip(caches, tensors, strict=True):
+            array[...] = array_of(tensor)
 
 
-def triton_rounding(problem: Problem, tile: int, split_size: int, *, rounded_weights: bool) -> RoundingModel:
-    """How `decode_kernel` and `merge_kernel` round."""
+def triton_rounding(
+    problem: Problem, tiles: tuple[int, int], split_size: int, *, rounded_weights: bool
+) -> RoundingModel:
+    """How `decode_kernel` with `merge_kernel`, and `prefill_kernel`, round; `tiles` are those of the two."""
     longest = max(1, int(problem.seq_lens.max(initial=1)))
-    splits = max(1, ceil_div(problem.block_tables.shape[1] * problem.key_cache.shape[1], split_size))
-    tiles = ceil_div(min(longest, split_size), min(tile, 16)) + 1
+    splits = ceil_div(longest, split_size)
+    levels = ceil_div(min(longest, split_size), min(tiles[0], split_size)) + splits + 2
+    tile = tiles[0]
+    if problem.query_lens.max(initial=0) > FEW:
+        levels, tile = max(levels, ceil_div(longest, tiles[1]) + 1), max(tiles)
     return RoundingModel(
         tile=tile,
-        num_tiles=tiles + (splits + 1 if splits > 1 else 1),
+        num_tiles=levels,
         u_accumulate=2.0**-22 if rounded_weights else 2.0**-24,
         u_weights=UNIT_ROUNDOFF[problem.dtype] if rounded_weights else 0.0,
     )
@@ -171,8 +186,10 @@ def tensors_of(problem: Problem, device: torch.device) -> tuple[Tensor, Tensor, 
     return floats[0], floats[1], floats[2], integers[0], integers[1]
 
 
-def cu_seqlens_of(problem: Problem, device: torch.device) -> Tensor:
-    """Where the query rows of each request begin, and where the last ones end."""
+def cu_seqlens_of(problem: Problem, device: torch.device) -> Tensor | None:
+    """Where the query rows of each request begin, and where the last ones end; None for one row each (decode)."""
+    if (problem.query_lens == 1).all() and len(problem.query) == len(problem.query_lens):
+        return None
     cu_seqlens = torch.zeros(len(problem.query_lens) + 1, dtype=torch.int32)
     cu_seqlens[1:] = torch.from_numpy(problem.query_lens).cumsum(0)
     return cu_seqlens.to(device)

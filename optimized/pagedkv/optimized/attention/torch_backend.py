@@ -4,12 +4,15 @@ For tensors on the CPU. One request at a time, so that no bit depends on the bat
 the cache. A row reads what it sees and nothing else: unused slots may hold anything.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.arguments import AttentionCall, Mask, require
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.backends import Copier
+from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
 from pagedkv.spec.words import ceil_div
 
 
@@ -21,45 +24,49 @@ class TorchBackend:
         query, block_tables, out, lse, mask = call.query, call.block_tables, call.out, call.lse, call.mask
         caches, lengths = (call.k_cache, call.v_cache), call.seq_lens.tolist()
         ends = list(range(len(lengths) + 1)) if call.cu_seqlens_q is None else call.cu_seqlens_q.tolist()
-        size, width, num_blocks = caches[0].shape[1], block_tables.shape[1], caches[0].shape[0]
-        ordered = ends[0] == 0 and ends[-1] <= len(query) and all(a <= b for a, b in pairwise(ends))
-        require(ordered, "cu_seqlens_q", ends, f"from 0 to at most {len(query)}, never falling")
-        reads = []  # of all requests, before the first is computed: Misuse leaves `out` as it was
+        size = caches[0].shape[1]
+        check_call(call)  # of all requests, before the first is computed: Misuse leaves `out` as it was
+        out[ends[-1] :], lse[ends[-1] :] = 0, -torch.inf
         for r, length in enumerate(lengths):
-            count = ceil_div(length, size)
-            require(length >= 0 and count <= width, "seq_lens", length, f"0..{width * size}, what block_tables hold")
             rows = slice(ends[r], ends[r + 1])
             if rows.start == rows.stop:
                 continue
             first = first_seen(length, rows.stop - rows.start, mask)
-            blocks = block_tables[r, first // size : count].long()
-            legal = not len(blocks) or (int(blocks.min()) >= 0 and int(blocks.max()) < num_blocks)
-            require(legal, "block_tables", blocks.tolist(), f"block ids 0..{num_blocks - 1} where positions are seen")
-            reads.append((rows, length, first, blocks))
-        out[ends[-1] :], lse[ends[-1] :] = 0, -torch.inf
-        for rows, length, first, blocks in reads:
+            blocks = block_tables[r, first // size : ceil_div(length, size)].long()
             key, value = (cache[blocks].flatten(0, 1)[first % size :][: length - first] for cache in caches)
             out[rows], lse[rows] = attend_request(query[rows], key, value, first, length, mask)
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
         """Rows to slots; `Misuse` for a slot past the cache or given twice."""
+        size = caches[0].shape[1]
+        check_slots(slot_mapping, caches[0].shape[0] * size)
         kept = slot_mapping >= 0
         slots = slot_mapping[kept]
-        size, num_slots = caches[0].shape[1], caches[0].shape[0] * caches[0].shape[1]
-        legal = len(set(slots.tolist())) == len(slots) and bool((slots < num_slots).all())
-        require(legal, "slot_mapping", slots.tolist(), f"distinct slots below {num_slots}, or < 0 to skip")
         for row, cache in zip(rows, caches, strict=True):
             cache[slots // size, slots % size] = row[kept].to(cache.dtype)
 
-    def copy_blocks(self, cache: Tensor, pairs: Tensor) -> None:
+    def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """All sources are read before any destination is written; `Misuse` for pairs that get in each other's way."""
-        sources, destinations = pairs[pairs[:, 0] >= 0].unbind(1)
-        apart = not set(sources.tolist()) & set(destinations.tolist())
-        distinct = len(set(destinations.tolist())) == len(destinations)
-        both = torch.cat([sources, destinations])
-        legal = apart and distinct and bool(((both >= 0) & (both < len(cache))).all())
-        require(legal, "pairs", pairs.tolist(), f"blocks 0..{len(cache) - 1}, destinations distinct and no sources")
-        cache[destinations] = cache[sources]
+
+        def copy(pairs: Tensor) -> None:
+            check_pairs(pairs, len(sources[0]), len(destinations[0]), apart=sources is destinations)
+            origins, targets = pairs[pairs[:, 0] >= 0].long().unbind(1)
+            for source, destination in zip(sources, destinations, strict=True):
+                destination[targets] = source[origins]
+
+        return copy
+
+    def gather(
+        self, cache: Tensor, block_tables: Tensor, cu_seqlens: Tensor, starts: Tensor | None, out: Tensor
+    ) -> None:
+        """Request after request; `Misuse` for what the tables do not hold."""
+        check_gather(cache, block_tables, cu_seqlens, starts, len(out))
+        ends, size = cu_seqlens.tolist(), cache.shape[1]
+        firsts = [0] * len(block_tables) if starts is None else starts.tolist()
+        for table, first, (begin, end) in zip(block_tables, firsts, pairwise(ends), strict=True):
+            blocks = table[first // size : ceil_div(first + end - begin, size)][: end - begin].long()  # none for no row
+            out[begin:end] = cache[blocks].flatten(0, 1)[first % size :][: end - begin]
+        out[ends[-1] :] = 0
 
 
 def first_seen(length: int, rows: int, mask: Mask) -> int:

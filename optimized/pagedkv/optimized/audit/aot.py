@@ -1,45 +1,37 @@
 """Compiling the Triton kernels for GPUs that are not there, and reading the cost off the machine code.
 
-Registers, spills, shared memory and instructions of every shipped configuration are known without a GPU, for four
-targets. That a kernel compiles, stays within its registers and fits the shared memory is therefore checked on any
-machine; how fast it is, is not.
+Registers, spills, shared memory, loads and instructions of every shipped configuration are known without a GPU, for
+four targets. That a kernel compiles, stays within its registers, fits the shared memory, loads KV 16 bytes at a time
+and computes addresses in 64 bits is therefore checked on any machine; how fast it is, is not.
 
 A kernel is specialised as a launch would: on the types, on what divides by 16, on what equals 1. Each compilation has
-a cache of its own, so nothing is read from, or left in, the user's.
+a cache of its own, so nothing is read from, or left in, the user's. Compiling the same sources with the same Triton
+gives the same machine code, so the figures can be compared exactly.
 """
 
-import re
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
+from pagedkv.optimized.audit.address_check import arguments_of, kv_loads, narrow_products, places_of
+from pagedkv.optimized.audit.machine_code import (
+    inner_loop, instruction_mix, matrix_instructions, read_amdgcn, read_cubin, width_of_loads,
+)  # fmt: skip
+from pagedkv.optimized.audit.targets import TARGETS, Target, occupancy
+from pagedkv.optimized.audit.ttir import parse
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.lazy_triton import TRITON_LOCK, triton_module
 from pagedkv.spec.words import Misuse
 
-
-class Target(NamedTuple):
-    """A GPU to compile for: the fields of `triton.backends.compiler.GPUTarget`, and its shared memory."""
-
-    backend: str
-    arch: int | str
-    warp_size: int
-    max_shared_bytes: int
-    """What one program may have, in bytes."""
-
-
-TARGETS: Final[Mapping[str, Target]] = {
-    "sm_80": Target("cuda", 80, 32, 163 * 1024),
-    "sm_90": Target("cuda", 90, 32, 227 * 1024),
-    "sm_100": Target("cuda", 100, 32, 227 * 1024),
-    "gfx942": Target("hip", "gfx942", 64, 64 * 1024),
-}
-"""NVIDIA A100, H100 and B200, AMD MI300. By the vendors' tables of compute capabilities, and of accelerators."""
+KV_LOAD_BITS = 128
+"""The widest load of a thread, which a KV load must be where the layout allows it."""
+UNDER_WAY = 4
+"""Compiled kernels whose machine code is being read while the next ones are compiled."""
 
 
 @dataclass(frozen=True)
@@ -61,57 +53,67 @@ class KernelAudit:
     """Machine instructions, padding excluded."""
     seconds: float
     """How long it took to compile."""
+    threads: int = 0
+    """A program."""
+    occupancy: float = 0.0
+    """Resident warps / the most possible."""
+    kv_load_bits: tuple[int, int] | None = None
+    """The narrowest and the widest load of keys and values, in bits a thread; None if the kernel reads none."""
+    kv_aligned: bool = False
+    """Whether the layout allows KV loads of 16 bytes: see `is_aligned`."""
+    matrix: tuple[str, ...] = ()
+    """The matrix instructions."""
+    inner_loop: Mapping[str, int] = field(default_factory=dict)
+    """Instructions of one turn of the loop that reads KV, by class; NVIDIA only."""
+    narrow_products: tuple[str, ...] = ()
+    """Where an id is multiplied by a stride in less than 64 bits."""
 
     def problems(self) -> list[str]:
-        """What makes it unfit to ship: it spills, or does not fit the shared memory of its target."""
+        """What makes it unfit to ship.
+
+        It spills; it does not fit the shared memory of its target; it loads KV less than 16 bytes at a time though the
+        layout allows it; it computes an address in 32 bits.
+        """
         found = []
         if self.spill_bytes:
             found.append(f"spills {self.spill_bytes} bytes a thread")
         limit = TARGETS[self.target].max_shared_bytes
         if self.shared_bytes > limit:
             found.append(f"needs {self.shared_bytes} bytes of shared memory, {self.target} has {limit}")
-        return found
+        if self.kv_load_bits and self.kv_aligned and self.kv_load_bits[0] < KV_LOAD_BITS:
+            found.append(f"loads KV {self.kv_load_bits[0]} bits a thread where the layout allows {KV_LOAD_BITS}")
+        return [*found, *self.narrow_products]
 
 
 def audit(
-    targets: Iterable[str] | None = None,
-    kernels: Iterable[str] | None = None,
-    progress: Callable[[KernelAudit], None] | None = None,
-    launches: Iterable[Launch] | None = None,
+    work: Iterable[tuple[str, Launch]], progress: Callable[[KernelAudit], None] | None = None
 ) -> list[KernelAudit]:
-    """Compile every shipped configuration for every target; about a second each.
+    """Compile each launch for its target, a key of `TARGETS`; less than a second each.
 
-    `targets` are keys of `TARGETS`, `kernels` names of launches, by default all. `progress` is called after each.
-    `launches` replaces the shipped ones. Raises `Misuse` for a target or kernel that is not there, `ImportError`
-    without Triton, and what Triton raises for a kernel that does not compile.
+    `progress` is called after each, in order. Raises `Misuse` for a target that is not there, `ImportError` without
+    Triton, and what Triton raises for a kernel that does not compile.
     """
-    if launches is None:
-        from pagedkv.optimized.attention.shipped import shipped_launches  # noqa: PLC0415  # needs torch and Triton
+    audits, reading = list[KernelAudit](), deque[Future[KernelAudit]]()
 
-        launches = shipped_launches()
-    chosen = list(launches)
-    if kernels is not None:
-        wanted, names = list(kernels), {launch.name for launch in chosen}
-        for name in wanted:
-            if name not in names:
-                raise Misuse("kernels", name, f"one of {sorted(names)}")
-        chosen = [launch for launch in chosen if launch.name in wanted]
-    audits = []
-    for target in list(TARGETS if targets is None else targets):
-        for launch in chosen:
-            audits.append(audit_launch(launch, target))
-            if progress is not None:
-                progress(audits[-1])
+    def take() -> None:
+        audits.append(reading.popleft().result())
+        if progress is not None:
+            progress(audits[-1])
+
+    with ThreadPoolExecutor(1) as disassembling:  # a process of its own does it, so it costs the compiler nothing
+        for target, launch in work:
+            compiled = _compiled(launch, target)
+            reading.append(disassembling.submit(_read, launch, target, *compiled))
+            if len(reading) > UNDER_WAY:
+                take()
+        while reading:
+            take()
     return audits
 
 
 def audit_launch(launch: Launch, target: str) -> KernelAudit:
     """Compile one launch for one target. Errors as in `audit`."""
-    constants = dict(launch.kwargs)
-    options = {name: constants.pop(name, None) for name in ("num_warps", "num_stages")}
-    return compile_for(
-        launch.kernel, target, launch.args, constants, **options, name=launch.name, configuration=launch.configuration
-    )
+    return _read(launch, target, *_compiled(launch, target))
 
 
 def compile_for(
@@ -119,8 +121,6 @@ def compile_for(
     target: str,
     args: Sequence[Any],
     constants: Mapping[str, Any],
-    num_warps: int | None = None,
-    num_stages: int | None = None,
     *,
     name: str | None = None,
     configuration: str = "",
@@ -128,22 +128,74 @@ def compile_for(
     """Compile a `@triton.jit` kernel for a key of `TARGETS`, and read its cost off the result.
 
     `args` are examples of the run-time arguments: tensors on any device, integers, floats. `constants` are its
-    compile-time constants, and further options of the compiler such as `maxnreg`. Nothing is launched.
+    compile-time constants, and options of the compiler such as `num_warps`. Nothing is launched. Errors as in `audit`.
     """
+    name = getattr(kernel, "__name__", "kernel") if name is None else name
+    return audit_launch(Launch(name, configuration, kernel, (1,), tuple(args), constants), target)
+
+
+def compiled_kernel(launch: Launch, target: str) -> Any:
+    """What Triton compiles of a launch: a `triton.compiler.CompiledKernel`, whose `asm` has every stage."""
     if target not in TARGETS:
         raise Misuse("target", target, f"one of {sorted(TARGETS)}")
-    if not isinstance(kernel, triton_module("triton.runtime.jit").JITFunction):
-        raise Misuse("kernel", kernel, "a function decorated with @triton.jit, without TRITON_INTERPRET=1")
-    options = {k: v for k, v in {"num_warps": num_warps, "num_stages": num_stages}.items() if v is not None}
+    if not isinstance(launch.kernel, triton_module("triton.runtime.jit").JITFunction):
+        raise Misuse("kernel", launch.kernel, "a function decorated with @triton.jit, without TRITON_INTERPRET=1")
+    unset = {name for name in ("num_warps", "num_stages") if launch.kwargs.get(name) is None}
+    options = {name: value for name, value in launch.kwargs.items() if name not in unset}
+    with TRITON_LOCK, _compiling_for(launch.kernel, TARGETS[target]):
+        return launch.kernel.warmup(*launch.args, grid=(1,), **options)
+
+
+def _compiled(launch: Launch, target: str) -> tuple[Any, float]:
+    """The compiled kernel, and the seconds that it took."""
     started = time.perf_counter()
-    with TRITON_LOCK, _compiling_for(kernel, TARGETS[target]):
-        compiled = kernel.warmup(*args, grid=(1,), **constants, **options)
-    seconds = time.perf_counter() - started
-    read = _read_cubin if TARGETS[target].backend == "cuda" else _read_amdgcn
-    registers, spill_bytes, static_bytes, instructions = read(compiled)
-    shared_bytes = max(int(compiled.metadata.shared), static_bytes)
-    kernel_name = kernel.__name__ if name is None else name
-    return KernelAudit(kernel_name, configuration, target, registers, spill_bytes, shared_bytes, instructions, seconds)
+    return compiled_kernel(launch, target), time.perf_counter() - started
+
+
+def _read(launch: Launch, target: str, compiled: Any, seconds: float) -> KernelAudit:
+    """The cost of a compiled kernel."""
+    limits = TARGETS[target]
+    nvidia = limits.backend == "cuda"
+    code = read_cubin(compiled) if nvidia else read_amdgcn(compiled)
+    values = parse(compiled.asm["ttir"])
+    loads = kv_loads(values)
+    places = places_of(loads)
+    shared_bytes = max(int(compiled.metadata.shared), code.static_bytes)
+    return KernelAudit(
+        launch.name,
+        launch.configuration,
+        target,
+        code.registers,
+        code.spill_bytes,
+        shared_bytes,
+        len(code.instructions),
+        seconds,
+        code.threads,
+        round(occupancy(limits, code.registers, shared_bytes, code.threads), 4),
+        width_of_loads(code, places),
+        _kv_is_aligned(launch, arguments_of(loads)),
+        matrix_instructions(code),
+        instruction_mix(inner_loop(code, places)) if nvidia else {},
+        tuple(narrow_products(values)),
+    )
+
+
+def _kv_is_aligned(launch: Launch, names: Collection[str]) -> bool:
+    """Whether all tensors behind these arguments allow loads of 16 bytes; what was loaded may be an address instead."""
+    given = dict(zip(launch.kernel.arg_names, launch.args, strict=False)) | dict(launch.kwargs)
+    tensors = [*(given[name] for name in names if hasattr(given.get(name), "data_ptr")), *launch.reached]
+    return bool(tensors) and all(is_aligned(tensor) for tensor in tensors)
+
+
+def is_aligned(tensor: Any) -> bool:
+    """Whether rows along the last dimension can be loaded 16 bytes at a time.
+
+    The row is contiguous, its length and every other stride are multiples of 16 bytes, and it starts at one.
+    """
+    *outer, last = tensor.stride()
+    steps = (tensor.shape[-1], *outer)
+    whole = all(step * tensor.element_size() % (KV_LOAD_BITS // 8) == 0 for step in steps)
+    return bool(last == 1 and whole and tensor.data_ptr() % (KV_LOAD_BITS // 8) == 0)
 
 
 class _AbsentDevice:
@@ -178,57 +230,3 @@ def _compiling_for(kernel: Any, target: Target) -> Iterator[None]:
         finally:
             driver.set_active(before)
             kernel.device_caches.pop(device, None)
-
-
-class _Cost(NamedTuple):
-    registers: int
-    spill_bytes: int
-    static_bytes: int
-    """Shared memory that the machine code itself declares."""
-    instructions: int
-
-
-def _read_cubin(compiled: Any) -> _Cost:
-    """By the `cuobjdump` and `nvdisasm` that Triton brings."""
-    tools = triton_module("triton.knobs").nvidia
-    with tempfile.TemporaryDirectory() as folder:
-        cubin = Path(folder, "kernel.cubin")
-        cubin.write_bytes(compiled.asm["cubin"])
-        usage = _output(tools.cuobjdump.path, "--dump-resource-usage", str(cubin))
-        code = _output(tools.nvdisasm.path, "--print-code", str(cubin))
-    _, _, of_kernel = usage.partition(f"Function {compiled.name}:")
-    stack, local = _number(r"\bSTACK:(\d+)", of_kernel), _number(r"\bLOCAL:(\d+)", of_kernel)
-    mnemonics = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", code, re.MULTILINE)
-    return _Cost(
-        _number(r"\bREG:(\d+)", of_kernel),
-        stack + local,
-        _number(r"\bSHARED:(\d+)", of_kernel),
-        sum(mnemonic != "NOP" for mnemonic in mnemonics),
-    )
-
-
-def _read_amdgcn(compiled: Any) -> _Cost:
-    """From the assembly, whose metadata the compiler writes itself."""
-    text: str = compiled.asm["amdgcn"]
-    scratch, spilled = (
-        _number(rf"\.{key}:\s+(\d+)", text) for key in ("private_segment_fixed_size", "vgpr_spill_count")
-    )
-    mnemonics = re.findall(r"^\t((?:s|v|ds|buffer|global|flat|scratch)_\w+)", text, re.MULTILINE)
-    return _Cost(
-        _number(r"\.vgpr_count:\s+(\d+)", text),
-        max(scratch, 4 * spilled),
-        _number(r"\.group_segment_fixed_size:\s+(\d+)", text),
-        sum(mnemonic not in {"s_nop", "s_code_end"} for mnemonic in mnemonics),
-    )
-
-
-def _number(pattern: str, text: str) -> int:
-    """The first match; an output that lacks it is not understood, which is no zero."""
-    match = re.search(pattern, text)
-    if match is None:
-        raise RuntimeError(f"cannot read the compiled kernel: no {pattern!r} in {text[:200]!r}")
-    return int(match.group(1))
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -22,6 +22,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, TypeAlias
@@ -54,12 +55,14 @@ class Interpreted:
     functions that the kernel calls are interpreted as well. Launches of several threads wait for each other.
     """
 
-    def __init__(self, kernel: Any, program_order: ProgramOrder | None = None) -> None:
+    def __init__(self, kernel: Any, program_order: ProgramOrder | None = None, reached: Sequence[Any] = ()) -> None:
+        """`reached`: tensors beside the arguments that the kernel may touch, as its arguments hold their addresses."""
         jit_function = triton_module("triton.runtime.jit").JITFunction
         if not isinstance(kernel, jit_function):
             raise Misuse("kernel", kernel, "a function decorated with @triton.jit, without TRITON_INTERPRET=1")
         self.kernel = kernel
         self.program_order = program_order
+        self.reached = {f"reached[{i}]": tensor for i, tensor in enumerate(reached)}
 
     def __getitem__(self, grid: Grid | Callable[[dict[str, Any]], Grid]) -> Callable[..., None]:
         """The launcher for a grid of one to three axes, or for a function of the arguments that gives one.
@@ -79,7 +82,7 @@ class Interpreted:
             if not programs:  # as on a GPU, an empty grid launches nothing
                 return
             with TRITON_LOCK:
-                _run(self.kernel, bound, ran, tuple(max(axis) + 1 for axis in zip(*programs, strict=True)))
+                _run(self.kernel, bound, self.reached, ran)
 
         return launch
 
@@ -137,11 +140,11 @@ def _programs(grid: Grid) -> list[Program]:
     return [(int(i[0]), int(i[1]), int(i[2])) for i in np.ndindex(*grid, *(1,) * (3 - len(grid)))]
 
 
-def _run(kernel: Any, bound: dict[str, Any], programs: Sequence[Program], grid: tuple[int, ...]) -> None:
+def _run(kernel: Any, bound: dict[str, Any], reached: dict[str, Any], programs: Sequence[Program]) -> None:
     """Run the programs, with Triton's language patched meanwhile."""
     interpreter = triton_module("triton.runtime.interpreter")
     builder = interpreter.interpreter_builder
-    extents = tuple(_extent(name, value) for name, value in bound.items() if hasattr(value, "data_ptr"))
+    extents = tuple(_extent(name, value) for name, value in {**bound, **reached}.items() if hasattr(value, "data_ptr"))
     launch = LaunchAccess(kernel.__name__, extents)
     if _STATE.log is not None:
         _STATE.log.launches.append(launch)
@@ -150,7 +153,7 @@ def _run(kernel: Any, bound: dict[str, Any], programs: Sequence[Program], grid: 
         warnings.simplefilter("ignore", RuntimeWarning)  # NaN and overflow are values, as on a GPU
         values = {k: v if k in constants else interpreter._implicit_cvt(v) for k, v in bound.items()}
         function = _interpretable(kernel)
-        builder.set_grid_dim(*grid)
+        builder.set_grid_dim(*(max(axis) + 1 for axis in zip(*programs, strict=True)))
         for program in programs:
             launch.programs.append(ProgramAccess(program))
             builder.set_grid_idx(*program)
@@ -235,7 +238,8 @@ def _building(builder: Any, launch: LaunchAccess) -> Iterator[None]:
     """The interpreter's operations: numbers as on a GPU, every access checked and, where wanted, recorded."""
     attributes = vars(builder)
     before = dict(attributes)
-    attributes |= {**operations(builder), **_watched(builder, launch)}  # they hide the methods of its class
+    quick = replace(builder.options, sanitize_overflow=False)  # it takes a third of the time, and nothing reads it
+    attributes |= {"options": quick, **operations(builder), **_watched(builder, launch)}  # they hide those of its class
     try:
         yield
     finally:

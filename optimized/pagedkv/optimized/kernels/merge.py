@@ -1,51 +1,84 @@
-"""Merging the splits of `decode`: program (row, query head), in the order of the splits, so that bits do not vary.
+"""Merging the splits of `decode`: program (request, query head, turn), in the order of the splits: bits do not vary.
 
-Empty splits have the largest logit -inf and get no weight; how many of them there are changes no bit.
+A request has few rows, mostly one; turn t of n takes the rows t, t + n, …. The splits of a row are those that it sees;
+`decode` has written these and no others. A sink is one more logit of the whole row, so it joins here, once.
 """
 
 import triton
 import triton.language as tl
 
-LN_2 = tl.constexpr(0.6931471805599453)
+from pagedkv.optimized.kernels.tiles import end_seen, first_seen, lse_of, rows_of, with_sink
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_requests", "total_q", "num_splits", "split_size", "window"])
 def merge_kernel(
-    part_out,  # (num_rows, num_q_heads, num_splits, VALUE_DIM) float32, unnormalised
-    part_max,  # (num_rows, num_q_heads, num_splits) float32, base 2
-    part_sum,  # (num_rows, num_q_heads, num_splits) float32
-    out,  # (num_rows, num_q_heads, VALUE_DIM)
-    lse,  # (num_rows, num_q_heads) float32
+    part_out,  # (rows, num_q_heads, num_splits, VALUE_DIM) float32, unnormalised
+    part_max,  # (rows, num_q_heads, num_splits) float32, base 2
+    part_sum,  # likewise
+    seq_lens,  # (num_requests,) int32
+    cu_seqlens_q,  # (num_requests + 1,) int32, or anything if not HAS_CU
+    sinks,  # (num_q_heads,) float32, or anything if not HAS_SINKS
+    out,  # (total_q, num_q_heads, VALUE_DIM)
+    lse,  # (total_q, num_q_heads) float32
+    num_requests,
+    total_q,
+    num_splits,
+    split_size,
+    window,
     out_stride_row,
     out_stride_head,
-    num_splits,
     VALUE_DIM: tl.constexpr,
     VALUE_DIM_PADDED: tl.constexpr,
+    MOST: tl.constexpr,  # as in `decode`
+    SPLITS: tl.constexpr,  # merged in one go
+    CAUSAL: tl.constexpr,
+    HAS_CU: tl.constexpr,
+    HAS_WINDOW: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+    BY_ROW: tl.constexpr,  # as in `decode`
 ):
-    """Merge the splits of one row and one query head."""
-    row = tl.program_id(0).to(tl.int64)
-    head = tl.program_id(1)
-    pair = row * tl.num_programs(1) + head
-    dims = tl.arange(0, VALUE_DIM_PADDED)
-    is_dim = dims < VALUE_DIM
+    """Merge the splits of some rows of one request, for one query head."""
+    request = tl.program_id(0).to(tl.int64)
+    start, num_rows, length = rows_of(request, seq_lens, cu_seqlens_q, num_requests, total_q, HAS_CU)
+    if num_rows > MOST:
+        return
+    head = tl.program_id(1).to(tl.int64)
+    num_q_heads = tl.num_programs(1)
+    value_dims = tl.arange(0, VALUE_DIM_PADDED)
+    is_dim = value_dims < VALUE_DIM
 
-    largest = float("-inf")
-    total = 0.0
-    acc = tl.zeros((VALUE_DIM_PADDED,), tl.float32)
-    for split in range(num_splits):
-        part = pair * num_splits + split
-        split_largest = tl.load(part_max + part)
-        if split_largest > float("-inf"):
-            new_largest = tl.maximum(largest, split_largest)
-            shrink = tl.exp2(largest - new_largest)
-            weight = tl.exp2(split_largest - new_largest)
-            total = total * shrink + tl.load(part_sum + part) * weight
-            acc = acc * shrink + tl.load(part_out + part * VALUE_DIM + dims, mask=is_dim, other=0.0) * weight
+    for token in range(tl.program_id(2), num_rows, tl.num_programs(2)):
+        position = length - num_rows + token
+        first = first_seen(position, window, HAS_WINDOW)
+        end = end_seen(position, length, window, CAUSAL, HAS_WINDOW)
+        splits_end = tl.where(end > first, (end + split_size - 1) // split_size, 0)
+        row = start.to(tl.int64) + token
+        part = row if BY_ROW else request * MOST + token
+        base = (part * num_q_heads + head) * num_splits
+
+        largest = float("-inf")
+        total = 0.0
+        acc = tl.zeros((VALUE_DIM_PADDED,), tl.float32)
+        for split in range(first // split_size, splits_end, SPLITS):
+            splits = split + tl.arange(0, SPLITS)
+            is_split = splits < splits_end
+            split_max = tl.load(part_max + base + splits, mask=is_split, other=float("-inf"))
+            split_sum = tl.load(part_sum + base + splits, mask=is_split, other=0.0)
+            part_at = (base + splits)[:, None] * VALUE_DIM + value_dims[None, :]
+            split_acc = tl.load(part_out + part_at, mask=is_split[:, None] & is_dim[None, :], other=0.0)
+            new_largest = tl.maximum(largest, tl.max(split_max, 0))
+            shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)
+            shrink = tl.exp2(largest - shift)
+            weight = tl.exp2(split_max - shift)
+            total = total * shrink + tl.sum(split_sum * weight, 0)
+            acc = acc * shrink + tl.sum(split_acc * weight[:, None], 0)
             largest = new_largest
 
-    nothing = total == 0.0
-    result = acc / tl.where(nothing, 1.0, total)
-    out_at = row * out_stride_row + head * out_stride_head + dims
-    tl.store(out + out_at, result.to(out.dtype.element_ty), mask=is_dim)
-    row_lse = tl.where(nothing, float("-inf"), (largest + tl.log2(tl.where(nothing, 1.0, total))) * LN_2)
-    tl.store(lse + pair, row_lse)
+        if HAS_SINKS:
+            sink = tl.load(sinks + head, mask=end > first, other=float("-inf"))
+            largest, total, shrink = with_sink(largest, total, sink)
+            acc = acc * shrink
+        result = acc / tl.where(total == 0.0, 1.0, total)
+        out_at = row * out_stride_row + head * out_stride_head + value_dims
+        tl.store(out + out_at, result.to(out.dtype.element_ty), mask=is_dim)
+        tl.store(lse + row * num_q_heads + head, lse_of(largest, total))

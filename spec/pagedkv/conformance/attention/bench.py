@@ -23,7 +23,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """What a launch gave: `out` (total_q, num_q_heads, head_dim), `lse` (total_q, num_q_heads) or None."""
+    """What a launch gave: `out` (total_q, num_q_heads, value_dim), `lse` (total_q, num_q_heads) or None."""
 
     out: Any
     lse: Any
@@ -35,7 +35,8 @@ class Bench:
 
     subject: AttentionSubject
     launches: int = 0
-    worst_rho: float = 0.0
+    rhos: dict[str, float] = field(default_factory=dict)
+    """The largest ratio to the bound so far, by class of requests."""
     visibility: float | None = None
     """The lowest seen; None before the first."""
     bounds: dict[tuple[Case, RoundingModel], Bound] = field(default_factory=dict)
@@ -81,7 +82,7 @@ def _bytes(array: Any) -> bytes:
 
 
 def _formatted(problem: Problem, out: Any, lse: Any, wants_lse: bool) -> Result:
-    shape = problem.query.shape
+    shape = (*problem.query.shape[:2], problem.value_cache.shape[3])
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != storage(problem.dtype):
         raise Broken(f"output must be {storage(problem.dtype)} {shape}, got {_kind(out)}")
     if problem.dtype == "bfloat16" and _bytes(cast(out, "bfloat16")) != _bytes(out):

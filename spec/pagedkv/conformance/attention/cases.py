@@ -12,8 +12,13 @@ from typing import Any, Self
 
 import numpy as np
 
-FEATURES = ("causal_prefill", "non_causal", "window", "softcap", "alibi", "sinks")
+FEATURES = ("causal_prefill", "non_causal", "window", "softcap", "alibi", "sinks", "value_dim")
 """Capabilities that change what a launch computes; the others change how."""
+
+SHAPES = ("decode", "speculative", "prefill")
+"""Classes of requests: one query row; 2 to `FEW` rows, as to verify drafts; more, a chunk of a prompt or all of it."""
+
+FEW = 8
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class Case:
     group: int = 2
     """Query heads a KV head serves."""
     head_dim: int = 16
+    value_dim: int | None = None
+    """None: `head_dim`."""
     causal: bool = True
     window: int | None = None
     softcap: float = 0.0
@@ -42,6 +49,19 @@ class Case:
     def num_q_heads(self) -> int:
         return self.num_kv_heads * self.group
 
+    @property
+    def dims(self) -> tuple[int, int]:
+        """The last dimensions of keys and of values."""
+        return self.head_dim, self.head_dim if self.value_dim is None else self.value_dim
+
+    def shapes(self) -> list[str]:
+        """The class of each query row of the launch, that of its request.
+
+        >>> Case(lengths=(9, 20), query_lens=(1, 2)).shapes()
+        ['decode', 'speculative', 'speculative']
+        """
+        return [SHAPES[(rows > 1) + (rows > FEW)] for rows in self.query_lens for _ in range(rows)]
+
     def describe(self) -> str:
         """The fields that differ from the defaults, on one line.
 
@@ -54,7 +74,8 @@ class Case:
     def features(self) -> tuple[str, ...]:
         """The capabilities among `FEATURES` that a launch of this case needs."""
         several = any(rows > 1 for rows in self.query_lens)
-        needed = (several, not self.causal, self.window is not None, self.softcap > 0, self.alibi, self.sinks)
+        apart = self.dims[0] != self.dims[1]
+        needed = (several, not self.causal, self.window is not None, self.softcap > 0, self.alibi, self.sinks, apart)
         return tuple(name for name, present in zip(FEATURES, needed, strict=True) if present)
 
     def sees(self, request: int, row: int) -> np.ndarray[Any, Any]:
@@ -77,7 +98,7 @@ class Case:
         """Cases that are simpler than this one in one way, boldest first."""
         for index in range(len(self.lengths) if len(self.lengths) > 1 else 0):
             yield replace(self, lengths=(self.lengths[index],), query_lens=(self.query_lens[index],))
-        for name in ("window", "softcap", "alibi", "sinks", "split_size", "style"):
+        for name in ("window", "softcap", "alibi", "sinks", "split_size", "value_dim", "style"):
             if getattr(self, name) != getattr(_DEFAULT, name):
                 yield replace(self, **{name: getattr(_DEFAULT, name)})
         if self.group > 1:
@@ -112,6 +133,7 @@ class Contents:
     keys: tuple[Any, ...]
     """(length, num_kv_heads, head_dim)."""
     values: tuple[Any, ...]
+    """(length, num_kv_heads, value_dim)."""
     scale: float
     softcap: float = 0.0
     alibi_slopes: Any = None
@@ -149,7 +171,7 @@ def alibi_slopes(num_q_heads: int) -> Any:
     return (2.0 ** (-8.0 * np.arange(1, num_q_heads + 1) / num_q_heads)).astype(np.float32)
 
 
-STYLES = ("normal", "large", "negative", "one_huge", "equal", "denormal", "saturated")
+STYLES = ("normal", "large", "negative", "late", "one_huge", "equal", "denormal", "flipped", "saturated")
 """How `contents` fills keys and queries; "saturated" is for softcap and drives |logit / cap| past 88."""
 
 
@@ -157,14 +179,16 @@ def contents(case: Case) -> Contents:
     """The contents of a case, a pure function of its numbers.
 
     "large": logits up to ±1e4. "negative": all logits far below 0, where a maximum that starts at 0 loses everything.
+    "late": they rise from about -2e4 at the first position to -120 at the last, so that each tile raises the maximum.
     "one_huge": one key outweighs all. "equal": all keys equal. "denormal": keys and half of the values below the
-    smallest normal. "saturated": logits past 88 caps, where exp of the naive tanh overflows.
+    smallest normal. "flipped": a negative scale. "saturated": logits past 88 caps, where exp of the naive tanh
+    overflows.
     """
     rng = np.random.default_rng((case.seed, 11))
-    size = (case.num_kv_heads, case.head_dim)
+    key_size, value_size = ((case.num_kv_heads, dim) for dim in case.dims)
     queries = [rng.standard_normal((rows, case.num_q_heads, case.head_dim)) for rows in case.query_lens]
-    keys = [rng.standard_normal((length, *size)) for length in case.lengths]
-    values = [rng.standard_normal((length, *size)) for length in case.lengths]
+    keys = [rng.standard_normal((length, *key_size)) for length in case.lengths]
+    values = [rng.standard_normal((length, *value_size)) for length in case.lengths]
     scale = float(np.float32(case.head_dim**-0.5))
     for query, key, value in zip(queries, keys, values, strict=True):
         _restyle(case, rng, query, key, value, scale)
@@ -172,7 +196,7 @@ def contents(case: Case) -> Contents:
         queries=tuple(cast(query, case.dtype) for query in queries),
         keys=tuple(cast(key, case.dtype) for key in keys),
         values=tuple(cast(value, case.dtype) for value in values),
-        scale=scale,
+        scale=-scale if case.style == "flipped" else scale,
         softcap=case.softcap,
         alibi_slopes=alibi_slopes(case.num_q_heads) if case.alibi else None,
         sinks=_sinks(case, rng) if case.sinks else None,
@@ -194,6 +218,9 @@ def _restyle(case: Case, rng: np.random.Generator, query: Any, key: Any, value: 
     elif case.style == "negative":
         query[...] = np.abs(query) * 400.0
         key[...] = -np.abs(key) - 0.1
+    elif case.style == "late":
+        query[...] = 60.0
+        key[...] = -(np.geomspace(160.0, 1.0, len(key)) * 2.0 / (scale * case.head_dim))[:, None, None]
     elif case.style == "saturated":
         query *= 100.0 * max(case.softcap, 1.0) / scale / np.sqrt(case.head_dim)
     elif case.style == "one_huge":

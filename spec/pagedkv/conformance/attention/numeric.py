@@ -20,7 +20,7 @@ def bound(bench: Bench, case: Case) -> int:
     expected = _expected(bench, case)
     got = bench.run(case)
     ratios = rho(got.out, expected.out, expected.out_bound)
-    bench.worst_rho = max(bench.worst_rho, float(ratios.max(initial=0.0)))
+    _note(bench, case, ratios)
     if case.style == "normal" and expected.seen:
         bench.visibility = min(expected.visibility, 1.0 if bench.visibility is None else bench.visibility)
     _gate("output", got.out, expected.out, expected.out_bound, ratios)
@@ -32,7 +32,7 @@ def lse_bound(bench: Bench, case: Case) -> int:
     expected = _expected(bench, case)
     got = bench.run(case)
     ratios = rho(got.lse, expected.lse, expected.lse_bound)
-    bench.worst_rho = max(bench.worst_rho, float(ratios.max(initial=0.0)))
+    _note(bench, case, ratios)
     _gate("lse", got.lse, expected.lse, expected.lse_bound, ratios)
     return int(ratios.size)
 
@@ -63,6 +63,11 @@ def _expected(bench: Bench, case: Case) -> Bound:
     if key not in bench.bounds:
         bench.bounds[key] = paged_bound(launch, key[1])
     return bench.bounds[key]
+
+
+def _note(bench: Bench, case: Case, ratios: Any) -> None:
+    for shape, of_row in zip(case.shapes(), ratios, strict=True):
+        bench.rhos[shape] = max(bench.rhos.get(shape, 0.0), float(of_row.max()))
 
 
 def _gate(name: str, got: Any, reference: Any, within: Any, ratios: Any) -> None:

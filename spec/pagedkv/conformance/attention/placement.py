@@ -68,8 +68,8 @@ def place(case: Case, inside: Contents, placement: Placement | None = None) -> P
     rng = np.random.default_rng((placement.seed, 13))
     block_tables, num_blocks = tables(case, placement)
     pools = []
-    for arrays in (inside.keys, inside.values):
-        pool = empty_pool(case, num_blocks, placement.layout)
+    for arrays, dim in zip((inside.keys, inside.values), case.dims, strict=True):
+        pool = empty_pool(case, dim, num_blocks, placement.layout)
         pool[...] = _filler(case, arrays, pool.shape, placement.fill, rng)
         for request, array in enumerate(arrays):
             hidden = dead_blocks(case, request) if placement.dead != "live" else 0
@@ -111,13 +111,13 @@ def scatter(pool: Any, table: Any, rows: Any, first: int = 0) -> None:
     pool[table[positions // block_size], positions % block_size] = rows[first:]
 
 
-def empty_pool(case: Case, num_blocks: int, layout: str) -> Any:
-    """A pool (num_blocks, block_size, num_kv_heads, head_dim) of zeros in one of `LAYOUTS`.
+def empty_pool(case: Case, dim: int, num_blocks: int, layout: str) -> Any:
+    """A pool (num_blocks, block_size, num_kv_heads, dim) of zeros in one of `LAYOUTS`.
 
     Raises:
         OSError: "far", and the system maps no such range of addresses. Untouched pages take no memory.
     """
-    kind, heads, dim = storage(case.dtype), case.num_kv_heads, case.head_dim
+    kind, heads = storage(case.dtype), case.num_kv_heads
     if layout == "plain":
         return np.zeros((num_blocks, case.block_size, heads, dim), dtype=kind)
     if layout == "padded":

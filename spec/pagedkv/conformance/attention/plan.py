@@ -1,23 +1,29 @@
-"""Which cases a subject is held to: a few configurations, and for each the lengths where kernels go wrong.
+"""Which cases a subject is held to: a few configurations, and for each the shapes where kernels go wrong.
 
+A configuration is a dtype with a set of options; each goes through every class of shapes that the subject takes. Head
+dims, groups and block sizes take turns over configurations and classes, so that each occurs without a product of all.
 "tiny" suits an interpreted kernel at milliseconds a loop iteration, "full" a compiled one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal, NamedTuple, TypeAlias
 
 from pagedkv.conformance.attention.bench import Law
-from pagedkv.conformance.attention.cases import FEATURES, Case
+from pagedkv.conformance.attention.cases import STYLES, Case
 from pagedkv.conformance.attention.numeric import BOUNDS
 from pagedkv.conformance.attention.probes import PROBES
 from pagedkv.conformance.attention.relations import RELATIONS
+from pagedkv.conformance.attention.shapes import DIMS, LAUNCHES, SMALL, Dims, shaped, with_dims
 from pagedkv.conformance.attention.writes import WRITES
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import ceil_div
 
 Size: TypeAlias = Literal["tiny", "full"]
+
+OPTIONS = ("non_causal", "window", "softcap", "alibi", "sinks")
+"""Capabilities that a launch of any shape can use."""
 
 LAWS: dict[str, tuple[str, Law]] = {
     **{name: ("relation", law) for name, law in RELATIONS.items()},
@@ -27,9 +33,15 @@ LAWS: dict[str, tuple[str, Law]] = {
 }
 """Every law by name, with its kind."""
 
+UNREAD = ("unseen", "dead_blocks")
+UNUSED = ("poison", "table_tail", "dead_blocks")
+"""Relations about what rows may not read, which every option might break. "tiny" has the others in few
+configurations."""
+
 NEEDS = {
     "batch_invariance": "batch_invariant",
     "split_invariance": "split_invariant",
+    "padding": "padded",
     "strides": "strided",
     "far_blocks": "strided",
     "lse_bound": "returns_lse",
@@ -48,26 +60,25 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Configuration:
-    """One dtype with one set of features."""
+    """One dtype with one set of features, which every case of it has; none: a causal launch without options."""
 
     dtype: str
     features: tuple[str, ...] = ()
 
 
 def configurations(capabilities: AttentionCapabilities, size: Size) -> list[Configuration]:
-    """The plain launch, each declared feature by itself, all together; "full" also has pairs, with the first dtype.
+    """No option, each declared one by itself, a window without causality, all together; "full" has all pairs.
 
-    Tiny runs go through the single features with the first dtype only.
+    That is for the first dtype. The others go through none and all, in "full" also through each.
     """
-    declared = [name for name in FEATURES if getattr(capabilities, name)]
-    sets: list[tuple[str, ...]] = [(), *((name,) for name in declared)]
-    masked = tuple(name for name in declared if name != "non_causal")
-    others = [*sets, masked] if size == "full" else [(), masked]
-    if size == "full":
-        sets += list(combinations(declared, 2))
-    sets.append(masked)
-    return [Configuration(capabilities.dtypes[0], features) for features in dict.fromkeys(sets)] + [
-        Configuration(dtype, features) for dtype in capabilities.dtypes[1:] for features in dict.fromkeys(others)
+    declared = [name for name in OPTIONS if getattr(capabilities, name)]
+    alone: list[tuple[str, ...]] = [(), *((name,) for name in declared)]
+    together = tuple(name for name in declared if name != "non_causal")
+    pairs = [pair for pair in combinations(declared, 2) if size == "full" or pair == ("non_causal", "window")]
+    others = [*alone, together] if size == "full" else [(), together]
+    first, *rest = capabilities.dtypes
+    return [Configuration(first, features) for features in dict.fromkeys([*alone, *pairs, together])] + [
+        Configuration(dtype, features) for dtype in rest for features in dict.fromkeys(others)
     ]
 
 
@@ -75,87 +86,95 @@ def checks(
     configuration: Configuration, capabilities: AttentionCapabilities, size: Size, tile: int, seed: int
 ) -> Iterator[Check]:
     """The checks of a configuration. `tile` is the subject's, in tokens."""
-    base = _base(configuration, seed)
-    plain = not configuration.features
-    several = "causal_prefill" in configuration.features or (
-        "non_causal" in configuration.features and capabilities.causal_prefill
-    )
-    rows = (3, 2) if several else (1, 1)
-    moved = replace(base, lengths=(9, 6), query_lens=rows)
-    laws = [law for law in RELATIONS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
-    yield from (Check(law, moved) for law in laws if law != "split_invariance")  # too short to be split
-    probed = replace(base, lengths=(8, 3), query_lens=rows, seed=seed + 1)
-    yield from (Check(law, probed) for law in PROBES)
-    bounds = [law for law in BOUNDS if law not in NEEDS or getattr(capabilities, NEEDS[law])]
-    edges = replace(
-        base, lengths=(0, 1, 3, 4, 5, 5), query_lens=(1, 3, 1, 2, 2, 0) if several else (1,) * 6, seed=seed + 2
-    )
-    yield from (Check(law, edges) for law in ("census", *bounds))
-    step = 16 if size == "tiny" else min(max(16, 16 * ceil_div(tile, 16)), 64)  # kernels split at multiples of 16
-    if size == "full" or configuration.features in ((), ("window",), ("sinks",)):
-        long = _long(base, step, size, several)
-        yield from (Check(law, long) for law in ("history", *PROBES, *bounds))
-        whole = replace(long, split_size=None)  # the subject splits as it likes
-        yield from (Check(law, whole) for law in laws if law in ("batch_invariance", "split_invariance"))
-    yield from _styled(base, configuration, several, bounds, size)
-    if plain and capabilities.writes:
-        yield from (Check(law, replace(base, dtype=configuration.dtype)) for law in WRITES)
-    if size == "full":
-        yield from _wide(base, several, laws, bounds, step, turn=sum(map(len, configuration.features)))
-    elif plain:
-        odd = replace(base, block_size=3, num_kv_heads=1, group=3, head_dim=24, lengths=(7,), seed=seed + 5)
-        yield from (Check(law, odd) for law in ("poison", *PROBES, *bounds))
+    wanted = set(configuration.features)
+    for check in _Planner(configuration, capabilities, size, tile, seed).checks():
+        if wanted <= set(check.case.features()):
+            yield check
 
 
-def _base(configuration: Configuration, seed: int) -> Case:
-    features = set(configuration.features)
-    return Case(
-        dtype=configuration.dtype,
-        causal="non_causal" not in features,
-        window=3 if "window" in features else None,
-        softcap=2.0 if "softcap" in features else 0.0,
-        alibi="alibi" in features,
-        sinks="sinks" in features,
-        seed=seed,
-    )
+class _Planner:
+    """Makes the checks of one configuration."""
 
-
-def _long(base: Case, step: int, size: Size, several: bool) -> Case:
-    """Lengths around a tile and a split, with splits of two tiles: rescaling within a split, merging between them."""
-    tiny = (0, step + 1, 3 * step + 1)
-    lengths = tiny if size == "tiny" else (*tiny, step - 1, step, 2 * step - 1, 2 * step, 2 * step + 1)
-    rows = tuple(5 if several else 1 for _ in lengths)
-    window = None if base.window is None else step + 1
-    return replace(base, lengths=lengths, query_lens=rows, split_size=2 * step, window=window, seed=base.seed + 3)
-
-
-def _styled(base: Case, configuration: Configuration, several: bool, bounds: list[str], size: Size) -> Iterator[Check]:
-    """Inputs that hurt: huge, equal and denormal logits, and softcap past the range of exp."""
-    everywhere = size == "full" or not configuration.features
-    styles = ["large", "negative", "one_huge", "equal", "denormal"] if everywhere else []
-    rows = (2, 1) if several else (1, 1)
-    for style in styles + (["saturated"] if base.softcap else []):
-        case = replace(base, lengths=(7, 5), query_lens=rows, style=style, seed=base.seed + 4)
-        yield from (Check(law, case) for law in bounds)
-
-
-def _wide(base: Case, several: bool, laws: list[str], bounds: list[str], step: int, turn: int) -> Iterator[Check]:
-    """Larger shapes: blocks of 16, 1 and 5, one to eight query heads a KV head, wider heads, several splits.
-
-    Probes and bounds see every shape; the relations of one configuration see one of them, by `turn`.
-    """
-    window = None if base.window is None else 19
-    shapes = (
-        (16, 1, 4, 64, (15, 16, 17, 3 * step + 1), 2 * step),
-        (1, 3, 1, 32, (3, 33), None),
-        (8, 2, 8, 128, (step - 1, 4 * step + 5), step),
-        (5, 2, 3, 80, (4, 21), None),
-    )
-    for index, (block_size, heads, group, head_dim, lengths, split) in enumerate(shapes):
-        rows = tuple(min(length, 4 + 3 * turn) if several else 1 for turn, length in enumerate(lengths))
-        case = replace(
-            base, block_size=block_size, num_kv_heads=heads, group=group, head_dim=head_dim, lengths=lengths,
-            query_lens=rows, split_size=split, window=window, seed=base.seed + 10 + index,
+    def __init__(
+        self, configuration: Configuration, capabilities: AttentionCapabilities, size: Size, tile: int, seed: int
+    ) -> None:
+        options = [name for name in OPTIONS if name in configuration.features]
+        self.capabilities, self.full = capabilities, size == "full"
+        self.several = capabilities.causal_prefill
+        self.step = min(max(16, 16 * ceil_div(tile, 16)), 64) if self.full else 16  # kernels split at multiples of 16
+        self.first = configuration.dtype == capabilities.dtypes[0]
+        self.plain, self.together = not options, len(options) > 2
+        self.thorough = self.full or (self.first and (self.plain or self.together))
+        self.turn = sum(OPTIONS.index(name) + 1 for name in options)
+        self.turn += 3 * capabilities.dtypes.index(configuration.dtype)
+        self.base = Case(
+            dtype=configuration.dtype, causal="non_causal" not in options, window=3 if "window" in options else None,
+            softcap=2.0 if "softcap" in options else 0.0, alibi="alibi" in options, sinks="sinks" in options, seed=seed,
         )  # fmt: skip
-        relations = laws if index == turn % len(shapes) else []
-        yield from (Check(law, case) for law in (*relations, *PROBES, *bounds))
+        self.bounds = self._declared(BOUNDS)
+        self.relations = [law for law in self._declared(RELATIONS) if not law.endswith("_invariance")]
+
+    def checks(self) -> Iterator[Check]:
+        """Relations, then the launches of each kind, then inputs that hurt, then writes."""
+        if self.thorough:
+            yield from self._each(self.relations, self._moved())
+        elif self.first or self.together:
+            yield from self._each(self._among(UNREAD if self.several else (*UNREAD, *UNUSED)), self._moved())
+        masked = self.first and (self.plain or self.base.window is not None or not self.base.causal)
+        if self.several and (self.full or self.together or masked):  # a decode by itself
+            yield from self._each(self._among(UNUSED), replace(self._moved(), query_lens=(1, 1, 1)))
+        for number, launch in enumerate(LAUNCHES):
+            if self.several or launch == "decode":
+                yield from self._launch(launch, self.turn, 3 * self.turn + number)
+            if self.first and self.plain and (launch == "decode" or (self.full and self.several)):
+                for index in range(len(DIMS)):
+                    yield from self._launch(launch, index, index)
+        yield from self._styled()
+        if self.plain and self.capabilities.writes:
+            yield from self._each(list(WRITES), self.base)
+            yield from self._each(list(WRITES), self._with(DIMS[1]))
+
+    def _among(self, laws: Iterable[str]) -> list[str]:
+        return [law for law in self.relations if law in laws]
+
+    def _declared(self, laws: Iterable[str]) -> list[str]:
+        return [law for law in laws if law not in NEEDS or getattr(self.capabilities, NEEDS[law])]
+
+    def _each(self, laws: Iterable[str], case: Case) -> Iterator[Check]:
+        return (Check(law, case) for law in laws)
+
+    def _with(self, dims: Dims) -> Case:
+        return with_dims(self.base, dims, value_dim=self.capabilities.value_dim)
+
+    def _moved(self) -> Case:
+        """A small launch that is laid out again and again: a decode, a chunk of a prompt and a few rows."""
+        case = self._with(SMALL[self.turn % len(SMALL)])
+        return replace(case, lengths=(9, self.step + 3, 6), query_lens=(1, 12, 2) if self.several else (1, 1, 1))
+
+    def _launch(self, launch: str, turn: int, dims: int) -> Iterator[Check]:
+        """Bounds and probes; and whether company changes bits, where requests differ most."""
+        seldom = {"several": self.thorough or self.together, "long": self.first and self.plain}
+        if not self.full and not seldom.get(launch, True):
+            return
+        base = replace(self._with(DIMS[dims % len(DIMS)]), seed=self.base.seed + 1 + turn)
+        case = shaped(base, launch, self.step, turn, full=self.full)
+        yield from self._each(self.bounds, case)
+        largest = launch == ("mixed" if self.several else "decode")
+        if self.full or largest or launch == "long":
+            yield from self._each(PROBES, case)
+        if self.full and largest and turn == self.turn:
+            yield from self._each(self.relations, case)
+        if self.thorough and largest and turn == self.turn:
+            whole = replace(case, split_size=None)  # the subject splits as it likes
+            yield from self._each(self._declared(("batch_invariance", "split_invariance")), whole)
+
+    def _styled(self) -> Iterator[Check]:
+        """Inputs that hurt: huge, equal and denormal logits, rising ones, and softcap past the range of exp."""
+        styles = [style for style in STYLES[1:] if style != "saturated"]
+        if not self.full and not (self.first and self.plain):
+            styles = ["large", "late", "denormal"] if self.plain else ["late"] if self.base.window is not None else []
+        styles += ["saturated"] if self.base.softcap else []
+        lengths, rows = (2 * self.step + 2, self.step + 5, 5), (1, 12, 2) if self.several else (1, 1, 1)
+        case = replace(self.base, lengths=lengths, query_lens=rows, num_kv_heads=1, seed=self.base.seed + 4)
+        for style in styles:
+            yield from self._each(self.bounds, replace(case, style=style))

@@ -4,8 +4,10 @@
 and every other so large that all other weights underflow to 0; then the output is that key's value, bit for bit. The
 probe is a read of (table, offset, head) by content.
 
-*Census.* Queries are 0, so all weights are equal, and values are one-hot class columns: the output is the count of
-each class among the positions seen, divided by how many are seen. A missing, a duplicated and a foreign token all show.
+*Census.* All logits are equal, and so all weights; values are one-hot class columns: the output is the count of each
+class among the positions seen, divided by how many are seen. A missing, a duplicated and a foreign token all show. The
+logits are 0, and once -65536: a maximum that starts at less than infinitely little, or is left at 0 by a tile of which
+a row sees nothing, loses them all.
 
 Without a mask attention does not depend on the order of positions. A swapped table entry shows only where a row sees
 part of the blocks: causal rows, windows, a partly filled last block.
@@ -21,15 +23,19 @@ from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result
 from pagedkv.conformance.attention.cases import Case, Contents, alibi_slopes, cast, storage
 from pagedkv.conformance.attention.placement import Placement, place
 
+TURNS = ("by position", "in runs", "deep")
+"""Of the census: how classes follow each other, and last with logits far below 0."""
+
 CODE = 8.0
 GAP = 160.0
 """Nats between the wanted logit and any other; exp underflows to 0 in float32 beyond 104."""
 
 
-def one_hot(bench: Bench, case: Case, sweeps: int = 4) -> int:
+def one_hot(bench: Bench, case: Case, sweeps: int | None = None) -> int:
     """Every row reads one position a query head, boundaries of blocks, tiles and masks first, then all others.
 
-    A launch reads as many positions a row as there are query heads; `sweeps` launches at most.
+    A launch reads as many positions a row as there are query heads. At most `sweeps` launches; unless given, 4, or as
+    many as read 16 positions.
     """
     inside = _codes(case)
     tile = bench.subject.rounding(place(case, inside)).tile
@@ -37,7 +43,7 @@ def one_hot(bench: Bench, case: Case, sweeps: int = 4) -> int:
     heads = case.num_q_heads
     needed = max((-(-len(aim) // heads) for rows in aims for aim in rows), default=0)
     checked = 0
-    for sweep in range(min(max(needed, 1), sweeps)):
+    for sweep in range(min(max(needed, 1), min(4, -(-16 // heads)) if sweeps is None else sweeps)):
         chosen = [[_pick(aim, sweep * heads, heads) for aim in rows] for rows in aims]
         checked += _read(bench, case, inside, chosen)
     return checked
@@ -52,15 +58,16 @@ def census(bench: Bench, case: Case) -> int:
     if case.alibi:  # the weights differ by position
         return 0
     checked = 0
-    for turn in range(2):
+    for seed, turn in enumerate(TURNS, start=5):
         inside, classes = _classes(case, turn)
-        launch = place(case, inside, Placement(seed=5 + turn, fill="foreign", tail="in_range"))
+        launch = place(case, inside, Placement(seed=seed, fill="foreign", tail="in_range"))
         logarithms = bench.subject.rounding(launch).lse_merge
         got, start = bench.attend(launch), 0
         for request, rows in enumerate(case.query_lens):
             for row in range(rows):
                 seen = classes[request][case.sees(request, row)]
-                checked += _count(case, got.out[start + row], seen, logarithms, f"row {row} of request {request}")
+                where = f"row {row} of request {request}{', logits -65536' if turn == 'deep' else ''}"
+                checked += _count(case, got.out[start + row], seen, case.sinks and turn != "deep", logarithms, where)
             start += rows
     return checked
 
@@ -72,7 +79,7 @@ PROBES: dict[str, Law] = {"one_hot": one_hot, "census": census}
 def _codes(case: Case) -> Contents:
     """Sign codes as keys, random values; queries are set by `_read`."""
     rng = np.random.default_rng((case.seed, 21))
-    size = (case.num_kv_heads, case.head_dim)
+    size, value_size = ((case.num_kv_heads, dim) for dim in case.dims)
     keys, distance = [], case.head_dim
     for length in case.lengths:
         key = _distinct_codes(rng, length, size)
@@ -85,7 +92,7 @@ def _codes(case: Case) -> Contents:
     return Contents(
         queries=_zeros(case),
         keys=tuple(keys),
-        values=tuple(cast(rng.standard_normal((length, *size)), case.dtype) for length in case.lengths),
+        values=tuple(cast(rng.standard_normal((length, *value_size)), case.dtype) for length in case.lengths),
         scale=scale,
         softcap=2.0 * CODE * CODE * case.head_dim * scale if case.softcap else 0.0,
         alibi_slopes=slopes,
@@ -162,36 +169,40 @@ def _same_value(inside: Contents, got: Result, at: tuple[int, int], wanted: Any,
         raise Broken(f"{where} asked for position {position} and got {read}")
 
 
-def _classes(case: Case, turn: int) -> tuple[Contents, list[Any]]:
-    """Contents with queries 0 and one-hot values; the classes are (length, num_kv_heads) column numbers."""
-    rng = np.random.default_rng((case.seed, 22, turn))
-    size, dtype = (case.num_kv_heads, case.head_dim), storage(case.dtype)
+def _classes(case: Case, turn: str) -> tuple[Contents, list[Any]]:
+    """Contents with equal logits and one-hot values; the classes are (length, num_kv_heads) column numbers."""
+    rng = np.random.default_rng((case.seed, 22, TURNS.index(turn)))
+    heads, (dim, columns) = case.num_kv_heads, case.dims
     keys, values, classes = [], [], []
     for length in case.lengths:
-        by = np.arange(length) if turn == 0 else np.arange(length) // max(1, -(-length // case.head_dim))
-        column = (by[:, None] + rng.integers(case.head_dim, size=case.num_kv_heads)) % case.head_dim
-        value = np.zeros((length, *size), dtype)
+        by = np.arange(length) // (max(1, -(-length // columns)) if turn == "in runs" else 1)
+        column = (by[:, None] + rng.integers(columns, size=heads)) % columns
+        value = np.zeros((length, heads, columns), storage(case.dtype))
         np.put_along_axis(value, column[..., None], 1, axis=-1)
-        keys.append(cast(rng.standard_normal((length, *size)), case.dtype))
+        keys.append(cast(rng.standard_normal((length, heads, dim)), case.dtype))
         values.append(value)
         classes.append(column)
-    inside = Contents(
-        queries=_zeros(case),
-        keys=tuple(keys),
-        values=tuple(values),
-        scale=1.0,
-        softcap=case.softcap,
-        sinks=np.zeros(case.num_q_heads, np.float32) if case.sinks else None,
-    )
-    return inside, classes
+    queries, sink = _zeros(case), 0.0  # the weight of a token
+    if turn == "deep":
+        queries, sink = tuple(_with_first_column(query, 256.0) for query in queries), -1e30  # no weight
+        keys = [_with_first_column(key, -256.0) for key in keys]
+    sinks = np.full(case.num_q_heads, sink, np.float32) if case.sinks else None
+    return Contents(queries, tuple(keys), tuple(values), 1.0, case.softcap, sinks=sinks), classes
 
 
-def _count(case: Case, out: Any, classes: Any, logarithms: bool, where: str) -> int:
-    """Compare one row (num_q_heads, head_dim) with the counts of `classes` (seen, num_kv_heads)."""
-    number = len(classes) + (1 if case.sinks else 0)  # a sink with logit 0 weighs as much as a token
+def _with_first_column(rows: Any, value: float) -> Any:
+    """(…, head_dim) with `value` in the first column; queries are 0 in the others."""
+    result = rows.copy()
+    result[..., 0] = value
+    return result
+
+
+def _count(case: Case, out: Any, classes: Any, sink: bool, logarithms: bool, where: str) -> int:
+    """Compare one row (num_q_heads, value_dim) with the counts of `classes` (seen, num_kv_heads)."""
+    number = len(classes) + sink  # a sink weighs as much as a token
     leeway = 0.0 if number & (number - 1) == 0 and not logarithms else 0.25
     for head in range(case.num_q_heads):
-        counts = np.bincount(classes[:, head // case.group], minlength=case.head_dim)
+        counts = np.bincount(classes[:, head // case.group], minlength=case.dims[1])
         got = out[head].astype(np.float64) * max(number, 1)
         wrong = ~(np.abs(got - counts) <= leeway)
         if wrong.any():

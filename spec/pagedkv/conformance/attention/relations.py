@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pagedkv.conformance.attention.bench import Bench, Law, Result, require_same_bits
+from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result, require_same_bits
 from pagedkv.conformance.attention.cases import Case, Contents, cast, contents
 from pagedkv.conformance.attention.placement import FILLS, Placement, dead_blocks, place, tables
 from pagedkv.spec.words import ceil_div
@@ -124,6 +124,20 @@ def split_invariance(bench: Bench, case: Case) -> int:
     return 2
 
 
+def padding(bench: Bench, case: Case) -> int:
+    """Declared `padded`: query rows past the last request give 0 and LSE -inf, and no other row changes by a bit."""
+    plain, launch = bench.run(case), place(case, contents(case))
+    rows = len(launch.query)
+    for extra in (1, 11):
+        noise = np.full((extra, *launch.query.shape[1:]), np.nan, dtype=launch.query.dtype)
+        got = bench.attend(replace(launch, query=np.concatenate([launch.query, noise])))
+        require_same_bits(plain, _rows(got, slice(rows)), f"rows past the last request ({extra})")
+        rest = _rows(got, slice(rows, None))
+        if np.any(rest.out != 0) or (rest.lse is not None and not np.isneginf(rest.lse).all()):
+            raise Broken(f"of {extra} rows past the last request some give more than output 0 and lse -inf")
+    return 2
+
+
 def strides(bench: Bench, case: Case) -> int:
     """Declared `strided`: heads before offsets in memory, with padded rows, give what the plain layout gives."""
     require_same_bits(bench.run(case), bench.run(case, Placement(layout="padded")), "the strides of the caches")
@@ -168,6 +182,7 @@ RELATIONS: dict[str, Law] = {
     "history": history,
     "batch_invariance": batch_invariance,
     "split_invariance": split_invariance,
+    "padding": padding,
     "strides": strides,
     "far_blocks": far_blocks,
     "dead_blocks": dead,
@@ -214,7 +229,7 @@ def _churned(bench: Bench, case: Case, inside: Contents) -> Result:
     keys, values, blocks = start.key_cache, start.value_cache, start.block_tables.copy()
     num_blocks, block_size = keys.shape[:2]
     everywhere = rng.permutation(num_blocks * block_size).astype(np.int64)
-    old = cast(rng.standard_normal((2, len(everywhere), case.num_kv_heads, case.head_dim)), case.dtype)
+    old = [cast(rng.standard_normal((len(everywhere), case.num_kv_heads, dim)), case.dtype) for dim in case.dims]
     bench.subject.write_kv(old[0], old[1], keys, values, everywhere, case.dtype)
     used: set[int] = set()
     for request, length in enumerate(case.lengths):

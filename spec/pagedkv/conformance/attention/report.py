@@ -35,8 +35,8 @@ class ConfigurationReport:
 
     dtype: str
     features: tuple[str, ...]
-    worst_rho: float
-    """Largest |output - reference| / bound seen; the gate is 1."""
+    rhos: Mapping[str, float]
+    """Largest |result - reference| / bound seen, by class of requests (`cases.SHAPES`); the gate is 1."""
     visibility: float | None
     """Share of tokens whose loss the bound must show, least over the cases with random values; None: not measured."""
     relations: Count
@@ -45,8 +45,13 @@ class ConfigurationReport:
     launches: int
 
     @property
+    def worst_rho(self) -> float:
+        """Over all shapes."""
+        return max(self.rhos.values(), default=0.0)
+
+    @property
     def name(self) -> str:
-        return f"{self.dtype} {'+'.join(self.features) or 'decode'}"
+        return f"{self.dtype} {'+'.join(self.features) or 'plain'}"
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class AttentionReport:
         """Plain dicts, lists, numbers and strings; an infinite rho, which JSON cannot say, is the string "inf"."""
         configurations = [asdict(each) for each in self.configurations]
         for each in configurations:
-            each["worst_rho"] = each["worst_rho"] if isfinite(each["worst_rho"]) else "inf"
+            each["rhos"] = {shape: rho if isfinite(rho) else "inf" for shape, rho in each["rhos"].items()}
         laws = {name: asdict(count) for name, count in self.laws.items()}
         return {**asdict(replace(self, laws={})), "configurations": configurations, "laws": laws, "ok": self.ok}
 

@@ -13,7 +13,7 @@ from pagedkv.conformance.attention.report import AttentionReport, ConfigurationR
 from pagedkv.spec.attention_subject import AttentionSubject
 from pagedkv.spec.words import Misuse
 
-SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim"})
+SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim", "value_dim"})
 """Fields of a case that a caller may fix."""
 
 MAX_SHRINKS = 60
@@ -132,7 +132,7 @@ class _Run:
             ConfigurationReport(
                 dtype=configuration.dtype,
                 features=configuration.features,
-                worst_rho=bench.worst_rho,
+                rhos=bench.rhos,
                 visibility=bench.visibility,
                 relations=relations,
                 probes=counts["probe"],

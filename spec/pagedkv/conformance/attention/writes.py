@@ -23,8 +23,8 @@ def write_path(bench: Bench, case: Case) -> int:
     for (count, skipped), layout in product(((0, 0), (1, 0), (2, 2), (2 * case.block_size + 1, 2)), _layouts(bench)):
         slots = rng.permutation(NUM_BLOCKS * case.block_size)[:count].astype(np.int64)
         slots[rng.permutation(count)[:skipped]] = [-1, -(2**40)][:skipped]
-        rows = [_rows(case, count, rng) for _ in range(2)]
-        pools = [_pool(case, rng, layout) for _ in range(2)]
+        rows = [_rows(case, dim, count, rng) for dim in case.dims]
+        pools = [_pool(case, dim, rng, layout) for dim in case.dims]
         expected = [pool.copy() for pool in pools]
         for row, pool in zip(rows, expected, strict=True):
             kept = slots >= 0
@@ -43,7 +43,7 @@ def copy_blocks(bench: Bench, case: Case) -> int:
     checked = 0
     plans: list[list[tuple[int, int]]] = [[], [(6, 0)], [(0, 5), (0, 3), (4, 2)]]
     for pairs, layout in product(plans, _layouts(bench)):
-        caches = [_pool(case, rng, layout) for _ in range(3)]
+        caches = [_pool(case, dim, rng, layout) for dim in (*case.dims, case.head_dim)]
         expected = [cache.copy() for cache in caches]
         for cache in expected:
             for source, destination in pairs:
@@ -63,9 +63,9 @@ WRITES: dict[str, Law] = {"write_path": write_path, "copy_blocks": copy_blocks}
 """Both laws by name."""
 
 
-def _rows(case: Case, count: int, rng: np.random.Generator) -> Any:
-    """(count, num_kv_heads, head_dim) float32: random values that need rounding, ties, and the awkward ones."""
-    rows = rng.standard_normal((count, case.num_kv_heads, case.head_dim)).astype(np.float32)
+def _rows(case: Case, dim: int, count: int, rng: np.random.Generator) -> Any:
+    """(count, num_kv_heads, dim) float32: random values that need rounding, ties, and the awkward ones."""
+    rows = rng.standard_normal((count, case.num_kv_heads, dim)).astype(np.float32)
     top = max_finite(case.dtype)
     ulp = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[case.dtype]
     ties = [1 + ulp / 2, 1 + 3 * ulp / 2, -(1 + ulp / 2), 1 + ulp / 2 + 2.0**-23]
@@ -79,9 +79,9 @@ def _layouts(bench: Bench) -> tuple[str, ...]:
     return ("plain", "padded") if bench.subject.capabilities.strided else ("plain",)
 
 
-def _pool(case: Case, rng: np.random.Generator, layout: str) -> Any:
+def _pool(case: Case, dim: int, rng: np.random.Generator, layout: str) -> Any:
     """A pool full of marks, NaN among them: what must survive."""
-    pool = empty_pool(case, NUM_BLOCKS, layout)
+    pool = empty_pool(case, dim, NUM_BLOCKS, layout)
     marks = rng.standard_normal(pool.shape)
     marks[rng.random(pool.shape) < 0.1] = np.nan
     pool[...] = cast(marks, case.dtype)

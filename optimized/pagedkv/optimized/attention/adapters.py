@@ -1,0 +1,217 @@
+"""The calls that people already make, answered by `paged_attention`.
+
+Names, defaults and shapes are those of FlashAttention (Dao, 2023) and of its fork in vLLM, for a paged cache. What is
+not supported is `Misuse` that names the argument; nothing is ignored that would change the result. One difference: a
+row that sees nothing has the log-sum-exp -inf, as in FlashAttention-3, where FlashAttention-2 answers +inf.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention.arguments import check_cache, check_integer, check_integers, check_tensors, require
+from pagedkv.optimized.attention.attend import paged_attention
+from pagedkv.optimized.attention.csr import can_be_read
+from pagedkv.optimized.attention.moves import write_kv
+from pagedkv.spec.words import Misuse, ceil_div
+
+
+def flash_attn_with_kvcache(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    rotary_cos: Tensor | None = None,
+    rotary_sin: Tensor | None = None,
+    cache_seqlens: int | Tensor | None = None,
+    cache_batch_idx: Tensor | None = None,
+    cache_leftpad: Tensor | None = None,
+    block_table: Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Sequence[int | None] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: Tensor | None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention of `q` (batch, seqlen_q, num_q_heads, head_dim) over a paged cache (num_blocks, block_size, …).
+
+    `block_table` (batch, max_blocks) int32. `cache_seqlens`: positions in the cache before this call, (batch,) int32 or
+    one number, the whole table if absent; `k` and `v` (batch, seqlen_new, num_kv_heads, dim) are written behind them
+    first. Window and `causal`: see `mask_of_window`. `num_splits`: 0 for splits of the usual size, else their number.
+
+    Returns out (batch, seqlen_q, num_q_heads, value_dim), with `return_softmax_lse` also (batch, num_q_heads,
+    seqlen_q) float32. Raises `Misuse`, also for rotary embedding, `cache_batch_idx`, `cache_leftpad`, a cache without
+    a table, and slopes that differ by request.
+    """
+    refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad)
+    check_tensors(q=q)
+    require(q.dim() == 4, "q.shape", tuple(q.shape), "(batch, seqlen_q, num_q_heads, head_dim)")
+    batch, rows = q.shape[:2]
+    table, capacity = checked_table(block_table, batch, "k_cache", k_cache)
+    mask = mask_of_window(causal or rows == 1, window_size)  # one row is the last position: nothing lies behind it
+    refuse_odd_slopes(alibi_slopes, mask.causal)
+    seq_lens = lengths_of(cache_seqlens, batch, capacity, k_cache.device)
+    if k is not None or v is not None:
+        seq_lens = append(k, v, k_cache, v_cache, table, seq_lens)
+    cu_seqlens_q = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * rows if rows != 1 else None
+    result = paged_attention(
+        q.flatten(0, 1), k_cache, v_cache, table, seq_lens, cu_seqlens_q=cu_seqlens_q, scale=softmax_scale,
+        causal=mask.causal, window=mask.window, softcap=softcap, alibi_slopes=alibi_slopes, return_lse=True,
+        split_size=split_size_of(num_splits, capacity),
+    )  # fmt: skip
+    out, lse = (part.view(batch, rows, *part.shape[1:]) for part in result)
+    return (out, lse.transpose(1, 2)) if return_softmax_lse else out
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    cu_seqlens_q: Tensor,
+    seqused_k: Tensor,
+    block_table: Tensor,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Sequence[int | None] | None = None,
+    softcap: float = 0.0,
+    alibi_slopes: Tensor | None = None,
+    return_softmax_lse: bool = False,
+    out: Tensor | None = None,
+    num_splits: int = 0,
+    s_aux: Tensor | None = None,
+    scheduler_metadata: object = None,
+    fa_version: int | None = None,
+    deterministic: bool = False,
+    **unsupported: Any,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention of rows of many requests, `q` (total_q, num_q_heads, head_dim), over paged `k` and `v`.
+
+    By keyword, as vLLM's fork and FlashAttention order their arguments differently. `cu_seqlens_q` (batch + 1,),
+    `seqused_k` (batch,) and `block_table` (batch, max_blocks) int32; `s_aux` (num_q_heads,): sinks, of any float dtype.
+    `max_seqlen_q`, `max_seqlen_k`, `scheduler_metadata`, `fa_version` and `deterministic` say how to compute, not what,
+    and change nothing here. Window and `causal`: see `mask_of_window`.
+
+    Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_softmax_lse` also (num_q_heads,
+    total_q) float32. Raises `Misuse`, also for any other argument of the fork that is not at its default.
+    """
+    for name, default in (("dropout_p", 0.0), ("return_attn_probs", False), ("cp_world_size", 1), ("cp_rank", 0)):
+        value = unsupported.pop(name, default)
+        require(value == default, name, value, f"{default}: other values are not supported")
+    refuse(**unsupported)
+    table, capacity = checked_table(block_table, None, "k", k)
+    mask = mask_of_window(causal, (-1, -1) if window_size is None else window_size)
+    refuse_odd_slopes(alibi_slopes, mask.causal)
+    if s_aux is not None:
+        check_tensors(s_aux=s_aux)
+        s_aux = s_aux.float()
+    result = paged_attention(
+        q, k, v, table, seqused_k, cu_seqlens_q=cu_seqlens_q, scale=softmax_scale, causal=mask.causal,
+        window=mask.window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=s_aux, return_lse=True, out=out,
+        split_size=split_size_of(num_splits, capacity),
+    )  # fmt: skip
+    return (result[0], result[1].T) if return_softmax_lse else result[0]
+
+
+def checked_table(block_table: Tensor | None, batch: int | None, name: str, cache: Tensor) -> tuple[Tensor, int]:
+    """A table for a paged cache, and the positions that a row of it holds. `batch`: its rows, if they are known."""
+    check_cache(name, cache)
+    check_tensors(block_table=block_table)
+    assert block_table is not None
+    shape = tuple(block_table.shape)
+    fits = len(shape) == 2 and batch in (None, shape[0])
+    require(fits, "block_table.shape", shape, f"({'batch' if batch is None else batch}, max_blocks)")
+    check_integers("block_table", block_table, shape, cache.device)
+    return block_table, shape[1] * cache.shape[1]
+
+
+class SeenMask(NamedTuple):
+    """A window as `paged_attention` takes it."""
+
+    causal: bool
+    window: int | None
+
+
+def mask_of_window(causal: bool, window_size: Sequence[int | None]) -> SeenMask:
+    """FlashAttention's (left, right), positions seen on each side of the row's own; -1 or None: all of them.
+
+    `causal` sets right to 0. What `paged_attention` has: right 0, or both sides alike. Raises `Misuse` for others.
+    """
+    require(isinstance(causal, bool), "causal", causal, "True or False")
+    pair = isinstance(window_size, Sequence) and len(window_size) == 2
+    require(pair, "window_size", window_size, "(left, right), each -1 for all or >= 0")
+    for side in window_size:
+        if side is not None:
+            check_integer("window_size", side, -1, "(left, right), each -1 for all or >= 0")
+    left, right = (None if side is None or side < 0 else int(side) for side in window_size)
+    right = 0 if causal else right
+    allowed = "a right side of 0 (or causal=True), or equal to the left side"
+    require(right in (0, left), "window_size", tuple(window_size), allowed)
+    return SeenMask(right == 0, None if left is None else left + 1)
+
+
+def split_size_of(num_splits: int, capacity: int) -> int | None:
+    """So many positions that `capacity` of them make `num_splits` splits; None, the default, for 0."""
+    check_integer("num_splits", num_splits, 0, "an integer >= 0; 0 for splits of the usual size")
+    return max(1, ceil_div(ceil_div(capacity, num_splits), 16)) * 16 if num_splits else None
+
+
+def lengths_of(cache_seqlens: int | Tensor | None, batch: int, capacity: int, device: torch.device) -> Tensor:
+    """The positions in the cache, (batch,) int32; where looking costs nothing, all fit the table."""
+    if cache_seqlens is None:
+        cache_seqlens = capacity
+    if isinstance(cache_seqlens, Tensor):
+        check_integers("cache_seqlens", cache_seqlens, (batch,), device)
+        return cache_seqlens
+    allowed = f"0..{capacity}, what block_table holds, or a tensor of them"
+    check_integer("cache_seqlens", cache_seqlens, 0, allowed)
+    require(cache_seqlens <= capacity, "cache_seqlens", cache_seqlens, allowed)
+    return torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
+
+
+def append(
+    k: Tensor | None, v: Tensor | None, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, seq_lens: Tensor
+) -> Tensor:
+    """Write `k` and `v` (batch, seqlen_new, num_kv_heads, dim) behind `seq_lens`; returns the new lengths.
+
+    On the CPU a table that is too narrow is `Misuse`; elsewhere what does not fit is not written.
+    """
+    check_tensors(k=k, v=v)
+    assert k is not None
+    assert v is not None
+    batch, size, capacity = len(block_table), k_cache.shape[1], block_table.shape[1] * k_cache.shape[1]
+    for name, new in (("k", k), ("v", v)):
+        fits = new.dim() == 4 and new.shape[0] == batch
+        require(fits, f"{name}.shape", tuple(new.shape), f"({batch}, seqlen_new, num_kv_heads, dim)")
+    require(v.shape[1] == k.shape[1], "v.shape", tuple(v.shape), f"{k.shape[1]} new positions, as in k")
+    total = seq_lens + k.shape[1]
+    if can_be_read(total):
+        fit = not len(total) or (int(seq_lens.min()) >= 0 and int(total.max()) <= capacity)
+        require(fit, "cache_seqlens", seq_lens.tolist(), f"0..{capacity - k.shape[1]}, so that the new positions fit")
+    position = seq_lens[:, None].long() + torch.arange(k.shape[1], device=seq_lens.device)
+    block = block_table.long().gather(1, (position // size).clamp(max=max(0, block_table.shape[1] - 1)))
+    slots = torch.where(position < capacity, block * size + position % size, -1)
+    write_kv(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots.flatten())
+    return total
+
+
+def refuse(**arguments: object) -> None:
+    """`Misuse` for the first argument that is given."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise Misuse(name, value, "None: it is not supported")
+
+
+def refuse_odd_slopes(alibi_slopes: Tensor | None, causal: bool) -> None:
+    """FlashAttention's bias falls on both sides of a row, ours goes on rising behind it: they agree if causal."""
+    if alibi_slopes is not None:
+        allowed = "None, or causal=True: the bias behind a row's own position would differ"
+        require(causal, "alibi_slopes", tuple(alibi_slopes.shape), allowed)

@@ -1,0 +1,59 @@
+"""How large the tiles of a kernel are, read from a table that people read too: `tiles.csv` beside this file.
+
+A row says for which kernel, architecture, dtype, head_dim, group and block_size it holds; `*` is any. Of the rows that
+fit a launch the one with the most columns named decides, and of equals the later. Nothing else decides: shapes and the
+card, never what is in a batch, so that no bit depends on the batch.
+"""
+
+import csv
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+
+KEYS = ("kernel", "architecture", "dtype", "head_dim", "group", "block_size")
+"""`architecture` as in `pagedkv.optimized.audit.aot.TARGETS`; `head_dim` (the larger of K and V) and `group` rounded up
+to a power of two."""
+
+REGISTERS = 65536
+"""Of an NVIDIA multiprocessor, 32 bits each."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How one kernel cuts its work."""
+
+    tile: int
+    """Positions that one step of the loop over keys takes."""
+    rows: int
+    """Query tokens times heads of a program, at the least: a power of two, and at least 16."""
+    num_warps: int
+    num_stages: int
+    """Tiles of keys and values under way at the same time."""
+    max_registers: int | None = None
+    """A thread may take so many. Without a limit of ours NVIDIA's assembler sets one that lets more programs run at
+    once, and spills to keep it; so it is told that all there are may be taken."""
+
+
+@lru_cache(maxsize=1)
+def table() -> tuple[dict[str, str], ...]:
+    """The rows of `tiles.csv`."""
+    text = resources.files(__package__).joinpath("tiles.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+@lru_cache(maxsize=4096)
+def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int, block_size: int) -> Tiling:
+    """The tiling of a launch; `head_dim` and `group` are powers of two. `KeyError` for a kernel without a default."""
+    wanted = dict(zip(KEYS, map(str, (kernel, architecture, dtype, head_dim, group, block_size)), strict=True))
+    fitting = [row for row in table() if all(row[key] in ("*", value) for key, value in wanted.items())]
+    if not fitting:
+        raise KeyError(f"tiles.csv has no row for {wanted}")
+    best = max(enumerate(fitting), key=lambda entry: (sum(entry[1][key] != "*" for key in KEYS), entry[0]))[1]
+    tile, rows, num_warps, num_stages = (int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages"))
+    registers = min(255, REGISTERS // (32 * num_warps)) if architecture.startswith("sm_") else None
+    return Tiling(tile, rows, num_warps, num_stages, registers)
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << max(0, number - 1).bit_length()

@@ -1,0 +1,156 @@
+"""Named mutants of what all kernels that attend are made of, `kernels/tiles.py`; see `kernel_mutants`."""
+
+from pagedkv.conformance.mutation import Mutant
+from tests.conformance.kernel_mutants import kernel
+
+SEEN = "(positions[None, :] < end[:, None])"
+TO_THE_BLOCK = "(positions[None, :] < ((end + BLOCK_SIZE - 1) // BLOCK_SIZE * BLOCK_SIZE)[:, None])"
+NONE_YET = 'shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)  # nothing seen yet: no -inf - -inf'
+RESCALED = "acc = acc * shrink[:, None]\n        largest = new_largest"
+SWAPPED = "tl.where(positions < 2 * BLOCK_SIZE, 1 - positions // BLOCK_SIZE, positions // BLOCK_SIZE)"
+
+TILE_MUTANTS: tuple[Mutant, ...] = (
+    kernel("tiles", "last_block_unmasked", "census", "", (SEEN, TO_THE_BLOCK)),
+    kernel("tiles", "mask_on_k_only", "poison", "", ("is_value = is_value & loaded[:, None]", "pass")),
+    kernel(
+        "tiles",
+        "mask_on_v_only",
+        "census",
+        "",
+        ("        if MASKED:\n            s = ", "        if False:\n            s = "),
+    ),
+    kernel("tiles", "unseen_times_zero", "unseen", "", ("v = tl.where(is_odd, 0.0, v).to(v.dtype)", "pass")),
+    kernel(
+        "tiles",
+        "dead_blocks_read",
+        "dead_blocks",
+        "window",
+        ("(positions >= low) & (positions < stop)", "positions < stop"),
+    ),
+    kernel(
+        "tiles",
+        "max_init_zero_instead_of_minus_inf",
+        "bound",
+        "",
+        ('largest = tl.full((ROWS,), float("-inf")', "largest = tl.full((ROWS,), 0.0"),
+    ),
+    kernel("tiles", "first_tile_fully_masked", "bound one_hot census", "window", (NONE_YET, "shift = new_largest")),
+    kernel("tiles", "rescale_omitted", "one_hot bound", "", (RESCALED, "largest = new_largest")),
+    kernel(
+        "tiles", "total_not_rescaled", "one_hot bound", "", ("total * shrink + tl.sum(p, 1)", "total + tl.sum(p, 1)")
+    ),
+    kernel(
+        "tiles",
+        "scale_applied_twice",
+        "bound",
+        "",
+        ("to_base_2 = scale * LOG2_E", "to_base_2 = scale * scale * LOG2_E"),
+    ),
+    kernel("tiles", "bent_scale_applied_twice", "bound", "alibi", ("s = s * scale\n", "s = s * scale * scale\n")),
+    kernel("tiles", "base_2_forgotten", "bound", "alibi", ("to_base_2 = LOG2_E\n", "to_base_2 = 1.0\n")),
+    kernel("tiles", "window_off_by_one", "census", "window", ("position - window + 1", "position - window")),
+    kernel("tiles", "window_one_short", "census", "window", ("position - window + 1", "position - window + 2")),
+    kernel(
+        "tiles",
+        "right_window_one_short",
+        "census",
+        "window non_causal",
+        ("position + window,", "position + window - 1,"),
+    ),
+    kernel(
+        "tiles", "causal_off_by_one", "census", "", ("tl.minimum(position + 1, end)", "tl.minimum(position + 2, end)")
+    ),
+    kernel("tiles", "causal_skipped", "census", "", ("    if CAUSAL:\n", "    if CAUSAL and HAS_WINDOW:\n")),
+    kernel(
+        "tiles", "causal_top_left_aligned", "census", "", ("position = length - num_rows + tokens", "position = tokens")
+    ),
+    kernel(
+        "tiles",
+        "body_reaches_past_the_first_row",
+        "census unseen",
+        "",
+        ("tl.minimum(all_end, stop) // TILE", "stop // TILE"),
+    ),
+    kernel(
+        "tiles",
+        "body_begins_before_the_last_window",
+        "census",
+        "window",
+        ("(all_first + TILE - 1) // TILE", "all_first // TILE"),
+    ),
+    kernel(
+        "tiles",
+        "table_entries_swapped",
+        "census one_hot",
+        "window",
+        ("table + positions // BLOCK_SIZE", f"table + {SWAPPED}"),
+    ),
+    kernel("tiles", "tile_at_the_start_of_its_block", "one_hot", "", ("token = tile % BLOCK_SIZE + tl", "token = tl")),
+    kernel(
+        "tiles",
+        "offsets_32_bit",
+        "far_blocks",
+        "",
+        ("mask=loaded, other=0).to(tl.int64)", "mask=loaded, other=0).to(tl.int32)"),
+        ("token = token.to(tl.int64)", "token = token.to(tl.int32)"),
+    ),
+    kernel(
+        "tiles",
+        "heads_interleaved",
+        "one_hot",
+        "",
+        ("kv_head * GROUP + lane % GROUP", "kv_head + lane % GROUP * tl.num_programs(1)"),
+    ),
+    kernel(
+        "tiles",
+        "rows_of_two_tokens_mixed",
+        "one_hot bound",
+        "",
+        ("tokens = token + lane // GROUP", "tokens = token + lane % TOKENS"),
+    ),
+    kernel(
+        "tiles",
+        "lse_base_2",
+        "lse_bound",
+        "",
+        ("tl.where(nothing, 1.0, total))) * LN_2", "tl.where(nothing, 1.0, total)))"),
+    ),
+    kernel("tiles", "sink_in_base_2", "bound", "sinks", ("sink = sink * LOG2_E", "sink = sink")),
+    kernel(
+        "tiles",
+        "sink_for_rows_that_see_nothing",
+        "lse_bound empty_rows",
+        "sinks",
+        ("mask=is_row & sees,", "mask=is_row,"),
+    ),
+    kernel(
+        "tiles",
+        "alibi_sign",
+        "bound",
+        "alibi",
+        ("(positions[None, :] - position[:, None])", "(position[:, None] - positions[None, :])"),
+    ),
+    kernel(
+        "tiles",
+        "alibi_of_the_first_row",
+        "lse_bound",
+        "alibi",
+        ("position[:, None]).to(tl.float32)", "tl.min(position, 0)).to(tl.float32)"),
+    ),
+    kernel("tiles", "softcap_skipped", "bound", "softcap", ("s = softcap * tanh(s / softcap)", "s = s")),
+    kernel(
+        "tiles",
+        "softcap_overflows",
+        "bound",
+        "softcap",
+        ("t = tl.exp2(-2.0 * tl.abs(x) * LOG2_E)", "t = tl.exp2(-2.0 * x * LOG2_E)"),
+        ("tl.where(x < 0, -y, y)", "y"),
+    ),
+    kernel(
+        "tiles",
+        "empty_row_divides_by_zero",
+        "empty_rows",
+        "",
+        ("acc / tl.where(total == 0.0, 1.0, total)[:, None]", "acc / total[:, None]"),
+    ),
+)

@@ -1,0 +1,195 @@
+"""How calls become launches: padding rows, scales, values that are not finite, workspaces, and what decides no bit."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton exists for Linux only")
+
+from pagedkv.optimized import paged_attention, workspace_size
+from pagedkv.optimized.attention.arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.attend_launches import attention_launches
+from pagedkv.optimized.attention.cutting import (
+    FEW, Way, cut, filling_split_size, plan_of, shape_of, turns, workspace_elements,
+)  # fmt: skip
+from pagedkv.spec import Misuse
+from pagedkv.spec.attention import attention
+
+SMALL = Way(tile=16, rows=16, merged=2, programs=8, upcast=True)
+PLAIN = Mask(0.25, True, None, 0.0, None, None)
+SIZE, KV_HEADS, DIM = 4, 2, 16
+
+
+def call_of(lengths: list[int], rows: list[int], padding: int = 0, mask: Mask = PLAIN, **options: Any) -> AttentionCall:
+    """A call on random contents; `padding` rows past the last request. Two query heads a KV head, splits of 16."""
+    generator = torch.Generator().manual_seed(3)
+    width = max(1, -(-max(lengths, default=1) // SIZE))
+    num_blocks = max(1, width * len(lengths))
+    caches = torch.randn(2, num_blocks, SIZE, KV_HEADS, DIM, generator=generator)
+    tables = torch.randperm(num_blocks, generator=generator)[: width * len(lengths)].to(torch.int32)
+    query = torch.randn(sum(rows) + padding, 2 * KV_HEADS, DIM, generator=generator)
+    cu_seqlens = torch.tensor([0, *np.cumsum(rows)], dtype=torch.int32)
+    out, lse = torch.full_like(query, torch.nan), torch.full(query.shape[:2], torch.nan)
+    return AttentionCall(
+        query, caches[0], caches[1], tables.view(len(lengths), width), torch.tensor(lengths, dtype=torch.int32),
+        cu_seqlens, mask, out, lse, **({"split_size": 16} | options),
+    )  # fmt: skip
+
+
+def run(call: AttentionCall, way: Way = SMALL) -> tuple[Tensor, Tensor]:
+    """The call, interpreted, on outputs of its own."""
+    call = replace(call, out=torch.full_like(call.out, torch.nan), lse=torch.full_like(call.lse, torch.nan))
+    for launch in attention_launches(call, way):
+        launch.interpret()
+    return call.out, call.lse
+
+
+def expected(call: AttentionCall, request: int) -> tuple[Any, Any]:
+    """What the specification says of one request."""
+    assert call.cu_seqlens_q is not None
+    length = int(call.seq_lens[request])
+    blocks = call.block_tables[request, : -(-length // SIZE)].long()
+    key, value = (cache[blocks].flatten(0, 1)[:length].numpy() for cache in (call.k_cache, call.v_cache))
+    rows = slice(int(call.cu_seqlens_q[request]), int(call.cu_seqlens_q[request + 1]))
+    return attention(call.query[rows].numpy(), key, value, scale=call.mask.scale)
+
+
+@pytest.mark.parametrize("padding", [1, FEW, FEW + 1, 25])
+@pytest.mark.parametrize("lengths", [[], [5], [40, 3]])
+def test_rows_past_the_last_request_see_nothing(lengths: list[int], padding: int) -> None:
+    call = call_of(lengths, [1] * len(lengths), padding)
+    out, lse = run(call)
+    assert not out[len(lengths) :].any()
+    assert bool((lse[len(lengths) :] == -torch.inf).all())
+    alone = run(call_of(lengths, [1] * len(lengths)))[0] if lengths else out[:0]
+    assert torch.equal(out[: len(lengths)], alone)
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 1e-30])
+@pytest.mark.parametrize("rows", [1, 12])
+def test_any_finite_scale_means_what_it_says(scale: float, rows: int) -> None:
+    call = call_of([33], [rows], mask=replace(PLAIN, scale=scale))
+    out, lse = run(call)
+    want, want_lse = expected(call, 0)
+    np.testing.assert_allclose(out.numpy(), want, atol=2e-6)  # the bound proper is held by the kit, on positive scales
+    np.testing.assert_allclose(lse.numpy(), want_lse, atol=2e-6)
+
+
+@pytest.mark.parametrize("odd", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("rows", [1, 3, 12])
+def test_a_value_that_is_not_finite_reaches_the_rows_that_see_it(odd: float, rows: int) -> None:
+    """And no others: the law `unseen` of the kit."""
+    call = call_of([33], [rows])
+    last = call.block_tables[0, 32 // SIZE]
+    call.v_cache[last, 32 % SIZE, 0, 5] = odd
+    out, _ = run(call)
+    with np.errstate(invalid="ignore"):
+        want, _ = expected(call, 0)
+    assert np.array_equal(np.isfinite(out.numpy()), np.isfinite(want))
+    assert np.array_equal(out.numpy()[~np.isfinite(want)], want[~np.isfinite(want)], equal_nan=True)
+
+
+@pytest.mark.parametrize("rows", [FEW - 1, FEW, FEW + 1])
+def test_every_request_is_served_by_one_kernel(rows: int) -> None:
+    call = call_of([30, 21], [rows, 1])
+    out, _ = run(call)
+    assert bool(out.isfinite().all())
+    served = {}
+    for name in ("decode", "prefill"):
+        part = replace(call, out=torch.full_like(call.out, torch.nan), lse=torch.full_like(call.lse, torch.nan))
+        for launch in attention_launches(part, SMALL):
+            if (launch.name == "prefill") == (name == "prefill"):
+                launch.interpret()
+        served[name] = part.out.isfinite().all(2).all(1)
+    assert bool((served["decode"] ^ served["prefill"]).all())
+    assert bool(served["prefill"][:rows].all()) == (rows > FEW)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 3))
+def test_how_many_programs_share_the_work_decides_no_bit(programs: int, merged: int) -> None:
+    """Nor how many splits are merged in one go, where each weighs little more than the others."""
+    call = call_of([70, 9], [2, 1])
+    few, many = (run(call, SMALL._replace(programs=number)) for number in (1, programs))
+    assert torch.equal(few[0], many[0])
+    assert torch.equal(few[1], many[1])
+    assert run(call, SMALL._replace(merged=2**merged))[0].isfinite().all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=3), st.integers(0, 9), st.booleans())
+def test_a_workspace_of_the_size_asked_for_is_enough_and_changes_no_bit(
+    requests: list[tuple[int, int]], padding: int, decode: bool
+) -> None:
+    """The interpreter refuses every access past it."""
+    lengths, rows = [length for length, _ in requests], [1 if decode else count for _, count in requests]
+    call = call_of(lengths, rows, 0 if decode else padding)
+    call = replace(call, cu_seqlens_q=None if decode else call.cu_seqlens_q)
+    tensors = (call.query, call.v_cache, call.block_tables)
+    elements = workspace_size(*tensors, cu_seqlens_q=call.cu_seqlens_q, split_size=16)
+    own, given = run(call), run(replace(call, workspace=torch.full((elements,), torch.nan)))
+    assert torch.equal(own[0], given[0])
+    assert torch.equal(own[1], given[1])
+    meta = [tensor.to("meta") for tensor in tensors]
+    rows_of = None if decode else torch.zeros(len(lengths) + 1, device="meta")
+    assert workspace_size(meta[0], meta[1], meta[2], cu_seqlens_q=rows_of, split_size=16) == elements
+
+
+def test_a_workspace_that_does_not_fit_is_misuse() -> None:
+    call = call_of([40], [1])
+    tensors = (call.query, call.k_cache, call.v_cache, call.block_tables, call.seq_lens)
+    elements = workspace_size(call.query, call.v_cache, call.block_tables, split_size=16)
+    assert elements > 0
+    whole = torch.zeros(elements)
+    paged_attention(*tensors, split_size=16, workspace=whole)
+    for wrong in (whole[1:], whole.double(), whole.view(1, -1), torch.zeros(2 * elements)[::2], whole.to("meta")):
+        with pytest.raises(Misuse, match="workspace"):
+            paged_attention(*tensors, split_size=16, workspace=wrong)
+
+
+def test_a_larger_batch_needs_no_less_room() -> None:
+    shape = shape_of(torch.empty(4, 4, 16), torch.empty(8, 4, 2, 16), torch.empty(4, 64), None)
+    for name in ("num_requests", "total_q", "positions", "num_q_heads", "value_dim"):
+        larger = shape._replace(**{name: 2 * getattr(shape, name)})
+        assert workspace_elements(larger, 16) >= workspace_elements(shape, 16)
+        several, more = (each._replace(several=True) for each in (shape, larger))
+        assert workspace_elements(more, 16) >= workspace_elements(several, 16)
+
+
+@given(st.integers(1, 600), st.integers(0, 100_000), st.integers(1, 10_000))
+def test_turns_fill_what_is_wanted_and_no_more_than_there_is(most: int, programs: int, wanted: int) -> None:
+    found = turns(most, programs, wanted)
+    assert 1 <= found <= most
+    assert found == most or found * max(1, programs) >= wanted
+    assert found == 1 or (found - 1) * max(1, programs) < wanted
+
+
+@given(st.integers(1, 512), st.integers(1, 4096), st.integers(1, 300))
+def test_filling_splits_are_whole_tiles_and_fewer_in_larger_batches(batch: int, blocks: int, processors: int) -> None:
+    shape = shape_of(torch.empty(batch, 8, 16), torch.empty(1, 16, 2, 16), torch.empty(batch, blocks), None)
+    size = filling_split_size(shape, processors)
+    assert size % 64 == 0
+    assert filling_split_size(shape._replace(num_requests=2 * batch, total_q=2 * batch), processors) >= size
+    splits = plan_of(shape, size).num_splits
+    assert splits == 1 or (splits - 1) * batch * 2 <= 2 * processors
+
+
+@pytest.mark.parametrize("group", [1, 3, 5, 7, 8, 64, 128])
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100", "sm_120", "gfx942", "any"])
+@pytest.mark.parametrize("kernel", ["decode", "prefill"])
+def test_every_shape_has_a_tiling(kernel: str, architecture: str, group: int) -> None:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for dim in (32, 80, 112, 128, 192, 256):
+            query, cache = torch.empty(1, 2 * group, dim, dtype=dtype), torch.empty(1, 16, 2, dim, dtype=dtype)
+            found = cut(kernel, shape_of(query, cache, torch.empty(1, 1), None), architecture)
+            assert found.tile in (16, 32, 64, 128, 256)
+            assert found.rows >= max(16, group)
+            assert found.rows & (found.rows - 1) == 0
+            assert found.num_warps in (1, 2, 4, 8, 16)
+            assert found.max_registers is None or 32 * found.num_warps * found.max_registers <= 65536
