@@ -7,6 +7,7 @@ SEEN = "(positions[None, :] < end[:, None])"
 TO_THE_BLOCK = "(positions[None, :] < ((end + BLOCK_SIZE - 1) // BLOCK_SIZE * BLOCK_SIZE)[:, None])"
 NONE_YET = 'shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)  # nothing seen yet: no -inf - -inf'
 RESCALED = "acc = acc * shrink[:, None]\n        largest = new_largest"
+WHOLE_BLOCKS = "tile // BLOCK_SIZE + lanes // BLOCK_SIZE"
 SWAPPED = "tl.where(positions < 2 * BLOCK_SIZE, 1 - positions // BLOCK_SIZE, positions // BLOCK_SIZE)"
 
 TILE_MUTANTS: tuple[Mutant, ...] = (
@@ -83,16 +84,22 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
         "table_entries_swapped",
         "census one_hot",
         "window",
-        ("table + positions // BLOCK_SIZE", f"table + {SWAPPED}"),
+        (f"table + {WHOLE_BLOCKS}", f"table + {SWAPPED}"),
     ),
-    kernel("tiles", "tile_at_the_start_of_its_block", "one_hot", "", ("token = tile % BLOCK_SIZE + tl", "token = tl")),
+    kernel(
+        "tiles",
+        "tile_at_the_start_of_its_block",
+        "one_hot",
+        "",
+        ("start = block * 0 + tile % BLOCK_SIZE", "start = block * 0"),
+    ),
     kernel(
         "tiles",
         "offsets_32_bit",
         "far_blocks",
         "",
-        ("mask=loaded, other=0).to(tl.int64)", "mask=loaded, other=0).to(tl.int32)"),
-        ("token = token.to(tl.int64)", "token = token.to(tl.int32)"),
+        (f"{WHOLE_BLOCKS}, mask=loaded, other=0).to(tl.int64)", f"{WHOLE_BLOCKS}, mask=loaded, other=0).to(tl.int32)"),
+        ("token = (lanes % BLOCK_SIZE).to(tl.int64)", "token = (lanes % BLOCK_SIZE).to(tl.int32)"),
     ),
     kernel(
         "tiles",

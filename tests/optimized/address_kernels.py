@@ -38,6 +38,13 @@ def program_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
 
 
 @triton.jit
+def lane_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """The number of a lane times a stride that the caller chooses."""
+    at = wide(tl.arange(0, 16), WIDE)
+    tl.store(out + at, tl.load(cache + at * stride_block))
+
+
+@triton.jit
 def constant_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
     """A block id times a stride that is known when compiling."""
     at = tl.arange(0, 16)

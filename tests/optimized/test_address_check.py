@@ -103,7 +103,7 @@ def is_found(module: str, number: int) -> bool:
     text = before(module, number)
     broken = [(text, text.removesuffix(WIDENING) + ".to(tl.int32)")]
     for kernel in USED_BY[module]:
-        for page in (16, 64) if module == "tiles" else (16,):  # a page that holds a tile is read in another way
+        for page in (16, 24, 64) if module == "tiles" else (16,):  # a tile of whole pages, of parts, within one
             group = 4 if kernel.startswith(("decode", "prefill")) else None
             attends = group or kernel.startswith("merge")
             configuration = Configuration(kernel, "float16", (64, 64), group, page, "all" if attends else None)

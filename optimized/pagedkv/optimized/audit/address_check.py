@@ -33,7 +33,7 @@ def narrow_products(values: Sequence[Value]) -> list[str]:
 
     An id is what comes from memory or from the id of the program. It counts if it is multiplied by what is made of
     the kernel's arguments and the size of its grid, which are strides and sizes; and, just as it was loaded, by a
-    constant, too.
+    constant, too. The number of a lane counts where the stride is an argument, which may be as long as it likes.
     """
     found = []
     for value in values:
@@ -53,11 +53,21 @@ def _is_id_times_stride(product: Value) -> bool:
     for one, other in ((a, b), (b, a)):
         if _is_id(one) and not _is_id(other) and (_is_stride(other) or _is_as_loaded(one)):
             return True
+        if _is_lane(one) and not _is_lane(other) and _is_argument(other):
+            return True
     return False
 
 
 def _is_id(value: Value) -> bool:
     return any(each.operation in IDS for each in upstream(value))
+
+
+def _is_lane(value: Value) -> bool:
+    return any(each.operation == "tt.make_range" for each in upstream(value))
+
+
+def _is_argument(value: Value) -> bool:
+    return any(each.operation == "argument" for each in upstream(value))
 
 
 def _is_stride(value: Value) -> bool:

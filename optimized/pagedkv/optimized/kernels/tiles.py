@@ -164,19 +164,26 @@ def attend_tiles(
     UPCAST: tl.constexpr,  # operands to float32 before a product: the interpreter's bfloat16 products are wrong
 ):
     """The state of the softmax after the positions begin..stop-1."""
+    lanes = tl.arange(0, TILE)
     dims = tl.arange(0, HEAD_DIM_PADDED)
     value_dims = tl.arange(0, VALUE_DIM_PADDED)
     # Few tiles are seen by some rows only, and each needs registers for its masks: there nothing is loaded ahead.
     for tile in tl.range(begin, stop, TILE, num_stages=1 if MASKED and SEVERAL else None):
-        positions = tile + tl.arange(0, TILE)
+        positions = tile + lanes
         loaded = (positions >= low) & (positions < stop)
+        # What is the same in every tile stands apart, so that it is computed once: the place of a lane in its block.
         if BLOCK_SIZE % TILE == 0:  # the tile lies in one block
             block = tl.load(table + tile // BLOCK_SIZE).to(tl.int64)
-            token = tile % BLOCK_SIZE + tl.arange(0, TILE)
+            start = block * 0 + tile % BLOCK_SIZE  # 64-bit
+            token = lanes.to(tl.int64)
+        elif TILE % BLOCK_SIZE == 0:  # the tile consists of whole blocks
+            block = tl.load(table + tile // BLOCK_SIZE + lanes // BLOCK_SIZE, mask=loaded, other=0).to(tl.int64)
+            start = 0
+            token = (lanes % BLOCK_SIZE).to(tl.int64)
         else:
             block = tl.load(table + positions // BLOCK_SIZE, mask=loaded, other=0).to(tl.int64)
-            token = positions % BLOCK_SIZE
-        token = token.to(tl.int64)
+            start = 0
+            token = (positions % BLOCK_SIZE).to(tl.int64)
 
         is_key = dims[:, None] < HEAD_DIM
         is_value = value_dims[None, :] < VALUE_DIM
@@ -184,8 +191,14 @@ def attend_tiles(
             is_key = is_key & loaded[None, :]
             is_value = is_value & loaded[:, None]
 
-        key_at = block * key_stride_block + token * key_stride_token
-        k = tl.load(keys + key_at[None, :] + dims[:, None], mask=is_key, other=0.0)
+        key_blocks = keys + (block * key_stride_block + start * key_stride_token)
+        value_blocks = values + (block * value_stride_block + start * value_stride_token)
+        if BLOCK_SIZE % TILE != 0:
+            key_blocks = key_blocks[None, :]
+            value_blocks = value_blocks[:, None]
+
+        key_at = (token * key_stride_token)[None, :] + dims[:, None]
+        k = tl.load(key_blocks + key_at, mask=is_key, other=0.0)
         if UPCAST:
             k = k.to(tl.float32)
         s = tl.dot(q, k, input_precision="ieee")
@@ -211,8 +224,8 @@ def attend_tiles(
         acc = acc * shrink[:, None]
         largest = new_largest
 
-        value_at = block * value_stride_block + token * value_stride_token
-        v = tl.load(values + value_at[:, None] + value_dims[None, :], mask=is_value, other=0.0)
+        value_at = (token * value_stride_token)[:, None] + value_dims[None, :]
+        v = tl.load(value_blocks + value_at, mask=is_value, other=0.0)
         if UPCAST:
             v = v.to(tl.float32)
         if MASKED and SEVERAL:
