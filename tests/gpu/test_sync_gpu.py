@@ -12,6 +12,31 @@ from pagedkv.optimized.attention.prepared import prepare_attention
 from tests.gpu.site import Site
 
 
+def adapters(
+    q: Tensor, k: Tensor, v: Tensor, tables: Tensor, lengths: Tensor, starts: Tensor
+) -> dict[str, Callable[[], object]]:
+    """Calls with the signatures of others."""
+    rows = attention.csr_of(tables, lengths, 16)
+    return {
+        "flash_attn_with_kvcache": lambda: attention.flash_attn_with_kvcache(
+            q[:2, None], k, v, cache_seqlens=lengths, block_table=tables, causal=True
+        ),
+        "flash_attn_varlen_func": lambda: attention.flash_attn_varlen_func(
+            q,
+            k,
+            v,
+            cu_seqlens_q=starts,
+            seqused_k=lengths,
+            block_table=tables,
+            causal=True,
+            max_seqlen_q=40,
+            max_seqlen_k=512,
+        ),
+        "csr_of": lambda: attention.csr_of(tables, lengths, 16),
+        "block_tables_of": lambda: attention.block_tables_of(*rows, block_size=16, max_blocks=32),
+    }
+
+
 def calls(device: torch.device) -> dict[str, Callable[[], object]]:
     """Calls by name; what stands before a space is the function."""
     caches = torch.randn(2, 64, 16, 2, 64, device=device).to(torch.float16)
@@ -54,7 +79,7 @@ def calls(device: torch.device) -> dict[str, Callable[[], object]]:
         "gather_kv": lambda: attention.gather_kv(k, tables, starts, total=50),
         "gather_kv one request": lambda: attention.gather_kv(k, tables[0], 400),
         "merge_attention": merge,
-    }
+    } | adapters(query, k, v, tables, lengths, starts)
 
 
 @pytest.mark.parametrize("name", calls(torch.device("cpu")))

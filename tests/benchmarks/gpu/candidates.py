@@ -91,20 +91,24 @@ class Launched:
             launch.run()
 
 
-def launches_of(goal: Goal, inputs: Inputs, copy: int, tiling: Tiling | None, *, upcast: bool = False) -> Launched:
-    """The launches of the goal's kernel, and of the merge after it. `tiling` None: those of the table."""
+def launches_of(
+    goal: Goal,
+    inputs: Inputs,
+    copy: int,
+    tiling: Tiling | None,
+    *,
+    upcast: bool = False,
+    architecture: str | None = None,
+) -> Launched:
+    """The launches of the goal's kernel, and of the merge after it. `tiling` None: that of the table."""
     starts = None if goal.kernel == "decode" else inputs.cu_seqlens_q
     mask = Mask(inputs.scale, True, None, 0.0, None, None)
     call = checked_call(
         inputs.query, inputs.k_cache, inputs.v_cache, inputs.tables[copy], inputs.seq_lens, starts, mask
     )
-    tile, rows = (None, None) if tiling is None else (tiling.tile, tiling.rows)
     wanted = ("decode", "merge") if goal.kernel == "decode" else ("prefill",)
-    launches = [each for each in attention_launches(call, Way(tile, rows, upcast=upcast)) if each.name in wanted]
-    if tiling is not None:
-        how = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages}
-        launches = [replace(e, kwargs={**e.kwargs, **how}) if e.name == goal.kernel else e for e in launches]
-    return Launched(tuple(launches), call.out)
+    launches = attention_launches(call, Way(tiling, upcast=upcast), architecture)
+    return Launched(tuple(each for each in launches if each.name in wanted), call.out)
 
 
 def does_not_fit(goal: Goal, tiling: Tiling, architecture: str) -> str | None:
@@ -115,7 +119,7 @@ def does_not_fit(goal: Goal, tiling: Tiling, architecture: str) -> str | None:
     if architecture not in TARGETS:
         return None
     inputs = make(small(goal.rows()[0]), torch.device("cpu"))
-    launch = launches_of(goal, inputs, 0, tiling).launches[0]
+    launch = launches_of(goal, inputs, 0, tiling, architecture=architecture).launches[0]
     try:
         problems = audit_launch(launch, architecture).problems()
     except Exception as error:  # the compiler gives up on some

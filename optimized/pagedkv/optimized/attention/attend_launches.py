@@ -20,7 +20,7 @@ from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.cutting import (
     FEW, USUAL, Plan, Shape, Way, architecture_of, cut, plan_of, shape_of, turns,
 )  # fmt: skip
-from pagedkv.optimized.attention.tuned import Tiling, power_of_two
+from pagedkv.optimized.attention.tuned import Tiling, max_registers, power_of_two
 from pagedkv.optimized.kernels.decode import decode_kernel
 from pagedkv.optimized.kernels.merge import merge_kernel
 from pagedkv.optimized.kernels.prefill import prefill_kernel
@@ -37,13 +37,13 @@ def attention_launches(call: AttentionCall, way: Way = USUAL, architecture: str 
     architecture = architecture_of(call.query.device) if architecture is None else architecture
     launches: list[Launch] = []
     if shape.num_requests or shape.several:
-        launches = _decode(call, shape, cut("decode", shape, architecture, way.tile, way.rows), way)
+        launches = _decode(call, shape, cut("decode", shape, architecture, way.tiling), way, architecture)
     if shape.several and shape.total_q > FEW:  # else no request can have more
-        launches.append(_prefill(call, shape, cut("prefill", shape, architecture, way.tile, way.rows), way))
+        launches.append(_prefill(call, shape, cut("prefill", shape, architecture, way.tiling), way, architecture))
     return launches
 
 
-def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way) -> list[Launch]:
+def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way, architecture: str) -> list[Launch]:
     """`decode_kernel`, and `merge_kernel` if the table is wider than one split."""
     plan = plan_of(shape, call.split_size)
     tokens = min(plan.most, cuts.rows // shape.group)
@@ -54,7 +54,7 @@ def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way) -> list[L
         call.query, call.k_cache, call.v_cache, call.block_tables, lengths, rows, slopes, sinks, call.out, call.lse,
         *parts, *sizes, call.mask.scale, call.mask.softcap, *_strides(call),
     )  # fmt: skip
-    constants = _constants(call, shape, cuts, way.upcast) | {
+    constants = _constants(call, shape, cuts, way.upcast, architecture) | {
         "TOKENS": tokens, "MOST": plan.most, "HAS_CU": shape.several, "ONE_SPLIT": plan.num_splits == 1,
         "BY_ROW": plan.by_row,
     }  # fmt: skip
@@ -71,7 +71,7 @@ def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way) -> list[L
     return launches
 
 
-def _prefill(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way) -> Launch:
+def _prefill(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way, architecture: str) -> Launch:
     """`prefill_kernel` over as many blocks of rows as there can be."""
     tokens = cuts.rows // shape.group
     lengths, rows, slopes, sinks = _vectors(call)
@@ -80,7 +80,7 @@ def _prefill(call: AttentionCall, shape: Shape, cuts: Tiling, way: Way) -> Launc
         call.out, call.lse, shape.num_requests, shape.total_q, call.mask.window or 0, call.mask.scale,
         call.mask.softcap, *_strides(call),
     )  # fmt: skip
-    constants = _constants(call, shape, cuts, way.upcast) | {"TOKENS": tokens, "FEW": FEW}
+    constants = _constants(call, shape, cuts, way.upcast, architecture) | {"TOKENS": tokens, "FEW": FEW}
     grid = (shape.total_q // tokens + shape.num_requests + 1, shape.num_kv_heads)
     return Launch("prefill", described(shape, call.mask), prefill_kernel, grid, args, constants)
 
@@ -110,9 +110,9 @@ def _strides(call: AttentionCall) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _constants(call: AttentionCall, shape: Shape, cuts: Tiling, upcast: bool) -> dict[str, Any]:
+def _constants(call: AttentionCall, shape: Shape, cuts: Tiling, upcast: bool, architecture: str) -> dict[str, Any]:
     """What both kernels that attend are compiled for."""
-    mask = call.mask
+    mask, registers = call.mask, max_registers(architecture, cuts.num_warps)
     return {
         "BLOCK_SIZE": shape.block_size,
         "GROUP": shape.group,
@@ -131,8 +131,7 @@ def _constants(call: AttentionCall, shape: Shape, cuts: Tiling, upcast: bool) ->
         "UPCAST": upcast,
         "num_warps": cuts.num_warps,
         "num_stages": cuts.num_stages,
-        **({"maxnreg": cuts.max_registers} if cuts.max_registers else {}),
-    }
+    } | ({} if registers is None else {"maxnreg": registers})
 
 
 def described(shape: Shape, mask: Mask) -> str:

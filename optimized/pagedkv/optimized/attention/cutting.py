@@ -47,9 +47,8 @@ class Shape(NamedTuple):
 class Way(NamedTuple):
     """How launches are made where it is not as usual: tests make everything small, the interpreter needs float32."""
 
-    tile: int | None = None
-    rows: int | None = None
-    """In place of those of the table."""
+    tiling: Tiling | None = None
+    """In place of that of the table."""
     merged: int = MERGED
     programs: int = PROGRAMS
     upcast: bool = False
@@ -92,13 +91,11 @@ def architecture_of(device: torch.device) -> str:
     return amd.partition(":")[0] or "sm_{}{}".format(*torch.cuda.get_device_capability(device))
 
 
-def cut(kernel: str, shape: Shape, architecture: str, tile: int | None = None, rows: int | None = None) -> Tiling:
-    """The tiling of a kernel for a shape; `tile` and `rows` in place of those of the table, for tests."""
-    dim = max(16, power_of_two(max(shape.head_dim, shape.value_dim)))
-    group = power_of_two(shape.group)
-    found = tiling(kernel, architecture, shape.dtype, dim, min(group, MOST_OF_TABLE), shape.block_size)
-    rows = max(found.rows if rows is None else rows, 16, group)
-    return replace(found, tile=found.tile if tile is None else tile, rows=rows)
+def cut(kernel: str, shape: Shape, architecture: str, given: Tiling | None = None) -> Tiling:
+    """The tiling of a kernel for a shape, the table's unless given, with rows for a whole group at least."""
+    dim, group = max(16, power_of_two(max(shape.head_dim, shape.value_dim))), power_of_two(shape.group)
+    found = given or tiling(kernel, architecture, shape.dtype, dim, min(group, MOST_OF_TABLE), shape.block_size)
+    return replace(found, rows=max(found.rows, 16, group))
 
 
 def plan_of(shape: Shape, split_size: int) -> Plan:

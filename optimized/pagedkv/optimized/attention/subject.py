@@ -11,6 +11,7 @@ from torch import Tensor
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.cutting import FEW, Way, architecture_of, cut, shape_of, workspace_elements
+from pagedkv.optimized.attention.tuned import Tiling
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
@@ -90,7 +91,7 @@ class InterpretedTritonAttention:
         `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
         """
         self.tile, self.split_size, self.upcast = tile, split_size, upcast
-        self.way = Way(tile, rows, merged=2, programs=8, upcast=upcast)
+        self.way = Way(Tiling(tile, rows, 4, 1), merged=2, programs=8, upcast=upcast)
         self.run = run or Launch.interpret
 
     def rounding(self, problem: Problem) -> RoundingModel:

@@ -29,9 +29,6 @@ class Tiling:
     num_warps: int
     num_stages: int
     """Tiles of keys and values under way at the same time."""
-    max_registers: int | None = None
-    """A thread may take so many. Without a limit of ours NVIDIA's assembler sets one that lets more programs run at
-    once, and spills to keep it; so it is told that all there are may be taken."""
 
 
 @lru_cache(maxsize=1)
@@ -49,9 +46,15 @@ def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int
     if not fitting:
         raise KeyError(f"tiles.csv has no row for {wanted}")
     best = max(enumerate(fitting), key=lambda entry: (sum(entry[1][key] != "*" for key in KEYS), entry[0]))[1]
-    tile, rows, num_warps, num_stages = (int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages"))
-    registers = min(255, REGISTERS // (32 * num_warps)) if architecture.startswith("sm_") else None
-    return Tiling(tile, rows, num_warps, num_stages, registers)
+    return Tiling(*(int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
+
+
+def max_registers(architecture: str, num_warps: int) -> int | None:
+    """What a thread may take, to tell the compiler; None where it is not to be told.
+
+    Without a limit of ours NVIDIA's assembler sets one that lets more programs run at once, and spills to keep it.
+    """
+    return min(255, REGISTERS // (32 * num_warps)) if architecture.startswith("sm_") else None
 
 
 def power_of_two(number: int) -> int:
