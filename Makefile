@@ -11,7 +11,7 @@ SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/nul
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint soak bench bench-peer numerics gpu tune audit fix clean
+.PHONY: help verify test lint soak bench bench-peer pages gpu tune audit fix clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## */make \1	/' | expand -t 17
@@ -38,8 +38,10 @@ bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page 
 	$(PEER)/bin/python -m pytest tests/benchmarks/peer/test_against_vllm.py --confcutdir=tests/benchmarks/peer --quiet
 	$(PEER)/bin/python -m tests.benchmarks.peer $(ARGS)
 
-numerics: $(VENV)/ready-verify  ## the worst error of every kernel configuration, here: docs/kernels/numerics.md
-	$(BIN)/python -m pagedkv.cli.parts.numerics_table $(ARGS)
+pages: $(VENV)/ready-verify  ## after a change of a kernel: the pages and tables of docs/kernels anew, in about three minutes
+	$(BIN)/python -m pagedkv.cli.parts.numerics_table
+	$(BIN)/python -m pagedkv.optimized.audit.roofline > docs/kernels/roofline.md
+	$(BIN)/pagedkv audit --update
 
 # A machine with a GPU has its own torch and Triton, and often no network: its Python runs this, and nothing is installed.
 # NumPy and pytest are all else that is needed. What the tests leave of the time is for the benchmarks.

@@ -4,7 +4,7 @@ from pagedkv.conformance.mutation import Mutant
 from tests.conformance.kernel_mutants import kernel, launches
 from tests.conformance.tile_mutants import TILE_MUTANTS
 
-STOP = "stop = tl.minimum((split + 1) * split_size, high)"
+STOP = "stop = tl.minimum((split + 1) * size, high)"
 SPLIT_SINK = "tl.exp2(tl.load(sinks + head) * 1.4426950408889634 - shift)"
 SUMMED = "total = total * shrink + tl.sum(split_sum * weight, 0)"
 
@@ -14,35 +14,39 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "split_loses_its_last_token",
         "census one_hot",
         "",
-        (STOP, STOP.replace("split_size,", "split_size - 1,")),
+        (STOP, STOP.replace("size,", "size - 1,")),
     ),
-    kernel("decode", "split_boundary_off_by_one", "census", "", (STOP, STOP.replace("split_size,", "split_size + 1,"))),
+    kernel("decode", "split_boundary_off_by_one", "census", "", (STOP, STOP.replace("size,", "size + 1,"))),
     kernel(
         "decode",
         "last_split_lost",
         "census one_hot",
         "",
-        ("splits = (high + split_size - 1) // split_size", "splits = high // split_size"),
+        ("splits = (high + size - 1) // size", "splits = high // size"),
     ),
     kernel(
         "decode",
         "turns_overlap",
         "census one_hot bound",
         "",
-        ("low // split_size + tl.program_id(2), splits", "low // split_size, tl.minimum(splits, 1)"),
+        ("low // size + tl.program_id(2), splits", "low // size, tl.minimum(splits, 1)"),
     ),
-    kernel("decode", "wrong_key_head", "one_hot", "", ("kv_head * key_stride_head", "0 * key_stride_head")),
-    kernel("decode", "wrong_value_head", "one_hot", "", ("kv_head * value_stride_head", "0 * value_stride_head")),
+    kernel("decode", "wrong_key_head", "one_hot", "", ("kv_head * in_words(key", "0 * in_words(key")),
+    kernel("decode", "wrong_value_head", "one_hot", "", ("kv_head * in_words(value", "0 * in_words(value")),
     kernel("decode", "table_of_the_first_request", "census", "", ("request * table_stride", "0 * table_stride")),
     kernel(
         "decode",
         "parts_of_rows_collide",
         "census one_hot bound",
         "",
-        ("request * MOST + (rows - start)", "request * MOST + 0 * (rows - start)"),
+        ("request * MAX_ROWS + (rows - start)", "request * MAX_ROWS + 0 * (rows - start)"),
     ),
     kernel(
-        "decode", "most_rows_left_to_nobody", "census one_hot bound", "", ("(num_rows > MOST)", "(num_rows >= MOST)")
+        "decode",
+        "most_rows_left_to_nobody",
+        "census one_hot bound",
+        "",
+        ("(num_rows > MAX_ROWS)", "(num_rows >= MAX_ROWS)"),
     ),
     kernel(
         "decode",
@@ -73,21 +77,21 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "merge_reads_a_split_too_many",
         "census bound",
         "",
-        ("(end + split_size - 1) // split_size, 0)", "(end + split_size - 1) // split_size + 1, 0)"),
+        ("(end + size - 1) // size, 0)", "(end + size - 1) // size + 1, 0)"),
     ),
     kernel(
         "merge",
         "merge_takes_the_first_splits_only",
         "census one_hot",
         "",
-        ("splits_end, SPLITS):", "tl.minimum(splits_end, first // split_size + SPLITS), SPLITS):"),
+        ("splits_end, SPLITS):", "tl.minimum(splits_end, first // size + SPLITS), SPLITS):"),
     ),
     kernel(
         "merge",
         "merge_from_split_0_on",
         "bound census",
         "window",
-        ("range(first // split_size, splits_end", "range(0, splits_end"),
+        ("range(first // size, splits_end", "range(0, splits_end"),
     ),
     kernel(
         "merge",
@@ -101,15 +105,17 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
     ),
     kernel("merge", "sink_in_every_split", "bound", "sinks", (SUMMED, f"{SUMMED} + {SPLIT_SINK}")),
     kernel(
-        "merge", "merge_divides_by_zero", "empty_rows", "", ("acc / tl.where(total == 0.0, 1.0, total)", "acc / total")
+        "merge",
+        "merge_divides_by_zero",
+        "empty_rows",
+        "",
+        ("tl.div_rn(1.0, tl.where(total == 0.0, 1.0, total))", "tl.div_rn(1.0, total)"),
     ),
 )
 
 PREFILL_MUTANTS: tuple[Mutant, ...] = (
-    kernel("prefill", "prefill_wrong_key_head", "one_hot", "", ("kv_head * key_stride_head", "0 * key_stride_head")),
-    kernel(
-        "prefill", "prefill_wrong_value_head", "one_hot", "", ("kv_head * value_stride_head", "0 * value_stride_head")
-    ),
+    kernel("prefill", "prefill_wrong_key_head", "one_hot", "", ("kv_head * in_words(key", "0 * in_words(key")),
+    kernel("prefill", "prefill_wrong_value_head", "one_hot", "", ("kv_head * in_words(value", "0 * in_words(value")),
     kernel(
         "prefill",
         "prefill_table_of_the_first_request",
@@ -118,7 +124,11 @@ PREFILL_MUTANTS: tuple[Mutant, ...] = (
         ("request * table_stride", "0 * table_stride"),
     ),
     kernel(
-        "prefill", "blocks_of_requests_run_together", "census one_hot bound", "", ("// TOKENS + middle", "// TOKENS")
+        "prefill",
+        "blocks_of_requests_run_together",
+        "census one_hot bound",
+        "",
+        ("start // TOKENS + tl.minimum(request, start // (DECODE_ROWS + 1))", "start // TOKENS"),
     ),
     kernel(
         "prefill",
@@ -130,19 +140,23 @@ PREFILL_MUTANTS: tuple[Mutant, ...] = (
     ),
     kernel("prefill", "first_block_of_rows_only", "census one_hot bound", "", ("(token >= num_rows)", "(token > 0)")),
     kernel(
-        "prefill", "few_rows_left_to_nobody", "census one_hot bound", "", ("(num_rows <= FEW)", "(num_rows <= FEW + 4)")
+        "prefill",
+        "few_rows_left_to_nobody",
+        "census one_hot bound",
+        "",
+        ("(num_rows <= DECODE_ROWS)", "(num_rows <= DECODE_ROWS + 4)"),
     ),
     launches(
         "prefill_grid_too_small",
         "census one_hot bound",
         "",
-        ("shape.total_q // tokens + shape.num_requests + 1", "shape.total_q // tokens"),
+        ("shape.total_q // tokens + long + 1", "shape.total_q // tokens"),
     ),
     launches(
         "prefill_left_out",
         "census one_hot bound",
         "",
-        ("if shape.several and shape.total_q > FEW:", "if shape.several and shape.total_q > 2 * FEW:"),
+        ("if shape.several and shape.total_q > DECODE_ROWS:", "if shape.several and shape.total_q > 2 * DECODE_ROWS:"),
     ),
 )
 

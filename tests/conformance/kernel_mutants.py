@@ -9,13 +9,16 @@ ATTENTION = "pagedkv.optimized.attention"
 KERNELS = "pagedkv.optimized.kernels"
 LAUNCHES = (f"{ATTENTION}.attend_launches", f"{ATTENTION}.subject")
 """What is loaded again on top of a kernel."""
-USERS = tuple(f"{KERNELS}.{name}" for name in ("decode", "prefill", "merge"))
-"""What is made of `tiles`, loaded again before that."""
+USERS = {
+    "rows": tuple(f"{KERNELS}.{name}" for name in ("decode", "prefill", "merge")),
+    "tiles": tuple(f"{KERNELS}.{name}" for name in ("decode", "prefill")),
+}
+"""What is made of a file, loaded again before that."""
 
 
 def kernel(file: str, name: str, laws: str, needs: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of one kernel file, with what uses it loaded again on top."""
-    dependents = (*USERS, *LAUNCHES) if file == "tiles" else LAUNCHES
+    dependents = (*USERS.get(file, ()), *LAUNCHES)
     return Mutant(
         name, laws, f"{KERNELS}.{file}", replacements, dependents, "InterpretedTritonAttention",
         frozenset(needs.split()),

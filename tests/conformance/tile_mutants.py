@@ -1,4 +1,4 @@
-"""Named mutants of what all kernels that attend are made of, `kernels/tiles.py`; see `kernel_mutants`."""
+"""Named mutants of what the kernels that attend are made of, `rows` and `tiles`; see `kernel_mutants`."""
 
 from pagedkv.conformance.mutation import Mutant
 from tests.conformance.kernel_mutants import kernel
@@ -20,7 +20,7 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
         "",
         ("        if MASKED:\n            s = ", "        if False:\n            s = "),
     ),
-    kernel("tiles", "unseen_times_zero", "unseen", "", ("v = tl.where(is_odd, 0.0, v).to(v.dtype)", "pass")),
+    kernel("tiles", "unseen_times_zero", "unseen", "", ("v = tl.where(is_nonfinite, 0.0, v).to(v.dtype)", "pass")),
     kernel(
         "tiles",
         "dead_blocks_read",
@@ -38,7 +38,11 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
     kernel("tiles", "first_tile_fully_masked", "bound one_hot census", "window", (NONE_YET, "shift = new_largest")),
     kernel("tiles", "rescale_omitted", "one_hot bound", "", (RESCALED, "largest = new_largest")),
     kernel(
-        "tiles", "total_not_rescaled", "one_hot bound", "", ("total * shrink + tl.sum(p, 1)", "total + tl.sum(p, 1)")
+        "tiles",
+        "total_not_rescaled",
+        "one_hot bound",
+        "",
+        ("tl.fma(total, shrink, tl.sum(p, 1))", "total + tl.sum(p, 1)"),
     ),
     kernel(
         "tiles",
@@ -49,21 +53,21 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
     ),
     kernel("tiles", "bent_scale_applied_twice", "bound", "alibi", ("s = s * scale\n", "s = s * scale * scale\n")),
     kernel("tiles", "base_2_forgotten", "bound", "alibi", ("to_base_2 = LOG2_E\n", "to_base_2 = 1.0\n")),
-    kernel("tiles", "window_off_by_one", "census", "window", ("position - window + 1", "position - window")),
-    kernel("tiles", "window_one_short", "census", "window", ("position - window + 1", "position - window + 2")),
+    kernel("rows", "window_off_by_one", "census", "window", ("position - window + 1", "position - window")),
+    kernel("rows", "window_one_short", "census", "window", ("position - window + 1", "position - window + 2")),
     kernel(
-        "tiles",
+        "rows",
         "right_window_one_short",
         "census",
         "window non_causal",
         ("position + window,", "position + window - 1,"),
     ),
     kernel(
-        "tiles", "causal_off_by_one", "census", "", ("tl.minimum(position + 1, end)", "tl.minimum(position + 2, end)")
+        "rows", "causal_off_by_one", "census", "", ("tl.minimum(position + 1, end)", "tl.minimum(position + 2, end)")
     ),
-    kernel("tiles", "causal_skipped", "census", "", ("    if CAUSAL:\n", "    if CAUSAL and HAS_WINDOW:\n")),
+    kernel("rows", "causal_skipped", "census", "", ("    if CAUSAL:\n", "    if CAUSAL and HAS_WINDOW:\n")),
     kernel(
-        "tiles", "causal_top_left_aligned", "census", "", ("position = length - num_rows + tokens", "position = tokens")
+        "rows", "causal_top_left_aligned", "census", "", ("position = length - num_rows + tokens", "position = tokens")
     ),
     kernel(
         "tiles",
@@ -102,29 +106,29 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
         ("token = (lanes % BLOCK_SIZE).to(tl.int64)", "token = (lanes % BLOCK_SIZE).to(tl.int32)"),
     ),
     kernel(
-        "tiles",
+        "rows",
         "heads_interleaved",
         "one_hot",
         "",
         ("kv_head * GROUP + lane % GROUP", "kv_head + lane % GROUP * tl.num_programs(1)"),
     ),
     kernel(
-        "tiles",
+        "rows",
         "rows_of_two_tokens_mixed",
         "one_hot bound",
         "",
         ("tokens = token + lane // GROUP", "tokens = token + lane % TOKENS"),
     ),
     kernel(
-        "tiles",
+        "rows",
         "lse_base_2",
         "lse_bound",
         "",
         ("tl.where(nothing, 1.0, total))) * LN_2", "tl.where(nothing, 1.0, total)))"),
     ),
-    kernel("tiles", "sink_in_base_2", "bound", "sinks", ("sink = sink * LOG2_E", "sink = sink")),
+    kernel("rows", "sink_in_base_2", "bound", "sinks", ("sink = sink * LOG2_E", "sink = sink")),
     kernel(
-        "tiles",
+        "rows",
         "sink_for_rows_that_see_nothing",
         "lse_bound empty_rows",
         "sinks",
@@ -154,10 +158,10 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
         ("tl.where(x < 0, -y, y)", "y"),
     ),
     kernel(
-        "tiles",
+        "rows",
         "empty_row_divides_by_zero",
         "empty_rows",
         "",
-        ("acc / tl.where(total == 0.0, 1.0, total)[:, None]", "acc / total[:, None]"),
+        ("tl.div_rn(1.0, tl.where(total == 0.0, 1.0, total))", "tl.div_rn(1.0, total)"),
     ),
 )

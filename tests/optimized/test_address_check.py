@@ -62,6 +62,7 @@ USED_BY = {
     "decode": ("decode", "decode in splits", "decode in a mixed batch"),
     "prefill": ("prefill",),
     "merge": ("merge", "merge in a mixed batch"),
+    "rows": ("decode", "prefill"),
     "tiles": ("decode", "prefill"),
     "write_kv": ("write",),
     "copy_blocks": ("copy_blocks",),
@@ -69,7 +70,7 @@ USED_BY = {
 }
 """By module, the kernels of `Configuration` in which its lines are compiled."""
 HARMLESS = {
-    ("merge", "request = tl.program_id(0).to(tl.int64) // MOST"),  # nothing multiplies it
+    ("merge", "request = tl.program_id(0).to(tl.int64)"),  # nothing multiplies it
     ("copy_blocks", "pair = tl.program_id(0).to(tl.int64)"),  # times two: a grid has fewer than 2^31 programs
 }
 
@@ -108,7 +109,7 @@ def is_found(module: str, number: int) -> bool:
             attends = group or kernel.startswith("merge")
             configuration = Configuration(kernel, "float16", (64, 64), group, page, "all" if attends else None)
             launch = launch_for(configuration, TARGET)
-            dependents = [launch.kernel.__module__] if module == "tiles" else []
+            dependents = [launch.kernel.__module__] if module in ("rows", "tiles") else []
             mutant = getattr(mutated_module(f"{KERNELS}.{module}", broken, dependents), launch.kernel.__name__)
             if narrow_products(values_of(replace(launch, kernel=mutant))):
                 return True

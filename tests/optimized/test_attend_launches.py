@@ -16,13 +16,13 @@ from pagedkv.optimized import paged_attention, workspace_size
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
 from pagedkv.optimized.attention.cutting import (
-    FEW, Way, cut, filling_split_size, plan_of, shape_of, turns, workspace_elements,
+    DECODE_ROWS, Overrides, cut, filling_split_size, plan_of, shape_of, turns, workspace_elements,
 )  # fmt: skip
 from pagedkv.optimized.attention.tuned import Tiling, max_registers
 from pagedkv.spec import Misuse
 from pagedkv.spec.attention import attention
 
-SMALL = Way(Tiling(16, 16, 4, 1), merged=2, programs=8, upcast=True)
+SMALL = Overrides(Tiling(16, 16, 4, 1), merged=2, programs=8, upcast=True)
 PLAIN = Mask(0.25, True, None, 0.0, None, None)
 SIZE, KV_HEADS, DIM = 4, 2, 16
 
@@ -43,7 +43,7 @@ def call_of(lengths: list[int], rows: list[int], padding: int = 0, mask: Mask = 
     )  # fmt: skip
 
 
-def run(call: AttentionCall, way: Way = SMALL) -> tuple[Tensor, Tensor]:
+def run(call: AttentionCall, way: Overrides = SMALL) -> tuple[Tensor, Tensor]:
     """The call, interpreted, on outputs of its own."""
     call = replace(call, out=torch.full_like(call.out, torch.nan), lse=torch.full_like(call.lse, torch.nan))
     for launch in attention_launches(call, way):
@@ -61,7 +61,7 @@ def expected(call: AttentionCall, request: int) -> tuple[Any, Any]:
     return attention(call.query[rows].numpy(), key, value, scale=call.mask.scale)
 
 
-@pytest.mark.parametrize("padding", [1, FEW, FEW + 1, 25])
+@pytest.mark.parametrize("padding", [1, DECODE_ROWS, DECODE_ROWS + 1, 25])
 @pytest.mark.parametrize("lengths", [[], [5], [40, 3]])
 def test_rows_past_the_last_request_see_nothing(lengths: list[int], padding: int) -> None:
     call = call_of(lengths, [1] * len(lengths), padding)
@@ -96,7 +96,7 @@ def test_a_value_that_is_not_finite_reaches_the_rows_that_see_it(odd: float, row
     assert np.array_equal(out.numpy()[~np.isfinite(want)], want[~np.isfinite(want)], equal_nan=True)
 
 
-@pytest.mark.parametrize("rows", [FEW - 1, FEW, FEW + 1])
+@pytest.mark.parametrize("rows", [DECODE_ROWS - 1, DECODE_ROWS, DECODE_ROWS + 1])
 def test_every_request_is_served_by_one_kernel(rows: int) -> None:
     call = call_of([30, 21], [rows, 1])
     out, _ = run(call)
@@ -109,7 +109,7 @@ def test_every_request_is_served_by_one_kernel(rows: int) -> None:
                 launch.interpret()
         served[name] = part.out.isfinite().all(2).all(1)
     assert bool((served["decode"] ^ served["prefill"]).all())
-    assert bool(served["prefill"][:rows].all()) == (rows > FEW)
+    assert bool(served["prefill"][:rows].all()) == (rows > DECODE_ROWS)
 
 
 @settings(max_examples=10, deadline=None)
@@ -193,4 +193,5 @@ def test_every_shape_has_a_tiling(kernel: str, architecture: str, group: int) ->
             assert found.rows >= max(16, group)
             assert found.rows & (found.rows - 1) == 0
             assert found.num_warps in (1, 2, 4, 8, 16)
-            assert 32 * found.num_warps * (max_registers(architecture, found.num_warps) or 0) <= 65536
+            registers = max_registers(architecture, found.num_warps).get("maxnreg", 0)
+            assert 32 * found.num_warps * registers <= 65536

@@ -16,7 +16,7 @@ from pagedkv.optimized.attention.arguments import AttentionCall
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.cutting import Overrides
 from pagedkv.optimized.attention.triton_backend import TritonBackend
 from pagedkv.spec import Misuse
 
@@ -25,7 +25,7 @@ class InterpretedBackend(TritonBackend):
     """The launches of the Triton backend, in the interpreter."""
 
     def attend(self, call: AttentionCall) -> None:
-        for launch in attention_launches(call, Way(upcast=True)):
+        for launch in attention_launches(call, Overrides(upcast=True)):
             launch.interpret()
 
     def launch(self, launch: Launch) -> None:

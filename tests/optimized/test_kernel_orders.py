@@ -11,7 +11,7 @@ from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.cutting import Overrides
 from pagedkv.optimized.attention.tuned import Tiling
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, write_launch
 
@@ -30,7 +30,7 @@ def decode() -> Prepared:
     mask = Mask(0.25, True, 30, 20.0, torch.linspace(0, 1, 6), torch.linspace(-1, 1, 6))
     out, lse = torch.zeros(3, 6, 16), torch.zeros(3, 6)
     call = AttentionCall(query, caches[0], caches[1], tables, seq_lens, cu_seqlens, mask, out, lse, 16)
-    launches = attention_launches(call, Way(Tiling(16, 16, 4, 1), upcast=True))
+    launches = attention_launches(call, Overrides(Tiling(16, 16, 4, 1), upcast=True))
     assert [launch.name for launch in launches] == ["decode", "merge"]
     return launches, [out, lse]
 

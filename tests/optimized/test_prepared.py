@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from pagedkv.optimized import paged_attention
 from pagedkv.optimized.attention import attend, prepared
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.cutting import Overrides
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask, overlap
 from pagedkv.optimized.attention.prepared import VARYING, PreparedLaunch, kind_of, prepare_attention
 from pagedkv.optimized.attention.torch_backend import TorchBackend
@@ -26,7 +26,7 @@ class InterpretedBackend(TritonBackend):
     """The launches of the Triton backend, interpreted."""
 
     def launches(self, call: AttentionCall) -> list[Launch]:
-        return attention_launches(call, Way(upcast=True))
+        return attention_launches(call, Overrides(upcast=True))
 
     def launch(self, launch: Launch) -> None:
         launch.interpret()

@@ -20,7 +20,7 @@ EVERYTHING = AttentionCapabilities(
     dtypes=("float32", "float16", "bfloat16"), causal_prefill=True, non_causal=True, window=True, softcap=True,
     alibi=True, sinks=True,
 )  # fmt: skip
-ANEW = "`make numerics` writes docs/kernels/numerics.json and .md anew"
+ANEW = "`make pages` writes docs/kernels/numerics.json and .md anew"
 
 HERE = Row(UPCAST, "float32", ("window",), "decode", 0.5, "now")
 OLD = Row(ON_A_GPU, "float16", (), "prefill", 0.25, "then", card="Card A", date="2026-01-02")

@@ -13,7 +13,7 @@ import torch
 from pagedkv.optimized.attention.arguments import Mask
 from pagedkv.optimized.attention.attend import SPLIT_SIZE, checked_call
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.cutting import Overrides
 from pagedkv.optimized.attention.subject import array_of, triton_rounding
 from pagedkv.optimized.attention.tuned import Tiling, power_of_two
 from pagedkv.optimized.audit.aot import audit_launch
@@ -107,7 +107,7 @@ def launches_of(
         inputs.query, inputs.k_cache, inputs.v_cache, inputs.tables[copy], inputs.seq_lens, starts, mask
     )
     wanted = ("decode", "merge") if goal.kernel == "decode" else ("prefill",)
-    launches = attention_launches(call, Way(tiling, upcast=upcast), architecture)
+    launches = attention_launches(call, Overrides(tiling, upcast=upcast), architecture)
     return Launched(tuple(each for each in launches if each.name in wanted), call.out)
 
 

@@ -198,7 +198,8 @@ def check_mask(query: Tensor, mask: Mask) -> None:
     if mask.window is not None:
         check_integer("window", mask.window, 1, "an integer >= 1, or None for all")
     check_number("softcap", mask.softcap, "a number >= 0; 0 caps nothing")
-    require(mask.softcap >= 0, "softcap", mask.softcap, "a number >= 0; 0 caps nothing")
+    allowed = "0, which caps nothing, or a number >= 2**-126"
+    require(mask.softcap == 0 or mask.softcap >= 2.0**-126, "softcap", mask.softcap, allowed)
     for name, tensor in (("alibi_slopes", mask.alibi_slopes), ("sinks", mask.sinks)):
         if tensor is not None:
             check_tensors(**{name: tensor})

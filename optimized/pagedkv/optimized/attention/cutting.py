@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from math import gcd
 from typing import NamedTuple
 
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor
 from pagedkv.optimized.attention.tuned import Tiling, power_of_two, tiling
 from pagedkv.spec.words import ceil_div
 
-FEW = 8
+DECODE_ROWS = 8
 """Query rows of a request that `decode` takes, at the most: one, or drafted tokens to verify."""
-PROGRAMS = 8192
+PROGRAMS_A_PROCESSOR = 16
 """Programs of `decode` that a launch has about, at the most, before they take several splits each."""
+MAX_SPLITS = 64
+"""Of a request: a longer one has longer splits. It bounds what the partial results take."""
 MERGED = 16
 """Splits that `merge` takes in one go."""
 MOST_OF_TABLE = 64
@@ -44,17 +47,18 @@ class Shape(NamedTuple):
         return self.num_q_heads // self.num_kv_heads
 
 
-class Way(NamedTuple):
-    """How launches are made where it is not as usual: tests make everything small, the interpreter needs float32."""
+class Overrides(NamedTuple):
+    """What is made otherwise than usual: tests make everything small, the interpreter needs float32."""
 
     tiling: Tiling | None = None
     """In place of that of the table."""
     merged: int = MERGED
-    programs: int = PROGRAMS
+    programs: int | None = None
+    """As many as the device makes use of."""
     upcast: bool = False
 
 
-USUAL = Way()
+NO_OVERRIDES = Overrides()
 
 
 class Plan(NamedTuple):
@@ -82,6 +86,18 @@ def shape_of(query: Tensor, v_cache: Tensor, block_tables: Tensor, cu_seqlens_q:
 
 
 @lru_cache(maxsize=64)
+def programs_for(device: torch.device) -> int:
+    """Programs of `decode` that a device makes use of; it decides no bit."""
+    processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 128
+    return PROGRAMS_A_PROCESSOR * int(processors)
+
+
+def word_of(cache: Tensor) -> int:
+    """The elements, in at most 16 bytes, of which head_dim and all strides of a cache are multiples."""
+    return gcd(16 // cache.itemsize, cache.shape[3], *cache.stride()[:3])
+
+
+@lru_cache(maxsize=64)
 def architecture_of(device: torch.device) -> str:
     """The name that `tiles.csv` has for a device; "any" for one without Triton kernels of its own."""
     if device.type != "cuda":
@@ -101,8 +117,8 @@ def cut(kernel: str, shape: Shape, architecture: str, given: Tiling | None = Non
 def plan_of(shape: Shape, split_size: int) -> Plan:
     """How `decode` cuts a call of a shape."""
     split_size = min(split_size, LARGEST_SPLIT)
-    most = FEW if shape.several else 1
-    num_splits = max(1, ceil_div(shape.positions, split_size))
+    most = DECODE_ROWS if shape.several else 1
+    num_splits = min(MAX_SPLITS, max(1, ceil_div(shape.positions, split_size)))
     rows = (shape.num_requests + shape.several) * most
     by_row = shape.total_q <= rows
     parts = min(shape.total_q, rows) * shape.num_q_heads * num_splits if num_splits > 1 else 0

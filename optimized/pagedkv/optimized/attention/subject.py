@@ -10,7 +10,14 @@ from torch import Tensor
 
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
-from pagedkv.optimized.attention.cutting import FEW, Way, architecture_of, cut, shape_of, workspace_elements
+from pagedkv.optimized.attention.cutting import (
+    DECODE_ROWS,
+    Overrides,
+    architecture_of,
+    cut,
+    shape_of,
+    workspace_elements,
+)
 from pagedkv.optimized.attention.tuned import Tiling
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
@@ -86,12 +93,12 @@ class InterpretedTritonAttention:
         upcast: bool = True,
     ) -> None:
         """`split_size`, `rows`: small, so that short requests have several splits, and few rows several blocks of rows.
-        `run` runs a launch in another way.
+        `run` runs a launch in another overrides.
 
         `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
         """
         self.tile, self.split_size, self.upcast = tile, split_size, upcast
-        self.way = Way(Tiling(tile, rows, 4, 1), merged=2, programs=8, upcast=upcast)
+        self.overrides = Overrides(Tiling(tile, rows, 4, 1), merged=2, programs=8, upcast=upcast)
         self.run = run or Launch.interpret
 
     def rounding(self, problem: Problem) -> RoundingModel:
@@ -113,7 +120,7 @@ class InterpretedTritonAttention:
             query, key_cache, value_cache, block_tables, seq_lens, rows, mask_of(problem, cpu), out, lse, size,
             torch.full((elements,), float("nan")),
         )  # fmt: skip
-        for launch in attention_launches(call, self.way):
+        for launch in attention_launches(call, self.overrides):
             self.run(launch)
         return array_of(out), array_of(lse)
 
@@ -146,7 +153,7 @@ def triton_rounding(
     splits = ceil_div(longest, split_size)
     levels = ceil_div(min(longest, split_size), min(tiles[0], split_size)) + splits + 2
     tile = tiles[0]
-    if problem.query_lens.max(initial=0) > FEW:
+    if problem.query_lens.max(initial=0) > DECODE_ROWS:
         levels, tile = max(levels, ceil_div(longest, tiles[1]) + 1), max(tiles)
     return RoundingModel(
         tile=tile,

@@ -49,12 +49,12 @@ def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int
     return Tiling(*(int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
 
 
-def max_registers(architecture: str, num_warps: int) -> int | None:
-    """What a thread may take, to tell the compiler; None where it is not to be told.
+def max_registers(architecture: str, num_warps: int) -> dict[str, int]:
+    """The option of a launch that allows a thread all the registers there are.
 
-    Without a limit of ours NVIDIA's assembler sets one that lets more programs run at once, and spills to keep it.
+    Without it NVIDIA's assembler sets a limit that lets more programs run at once, and spills a little to keep it.
     """
-    return min(255, REGISTERS // (32 * num_warps)) if architecture.startswith("sm_") else None
+    return {"maxnreg": min(255, REGISTERS // (32 * num_warps))} if architecture.startswith("sm_") else {}
 
 
 def power_of_two(number: int) -> int:

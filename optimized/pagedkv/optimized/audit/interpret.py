@@ -87,11 +87,6 @@ class Interpreted:
         return launch
 
 
-def interpreted(kernel: Any, program_order: ProgramOrder | None = None) -> Interpreted:
-    """`Interpreted(kernel, program_order)`, which see."""
-    return Interpreted(kernel, program_order)
-
-
 def shuffled(seed: int) -> ProgramOrder:
     """A pseudo-random order of the programs, the same for the same seed and grid."""
 
@@ -151,7 +146,7 @@ def _run(kernel: Any, bound: dict[str, Any], reached: dict[str, Any], programs: 
     constants = {parameter.name for parameter in kernel.params if parameter.is_constexpr}
     with _interpreting(), _building(builder, launch), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NaN and overflow are values, as on a GPU
-        values = {k: v if k in constants else interpreter._implicit_cvt(v) for k, v in bound.items()}
+        values = {k: v if k in constants else interpreter._implicit_cvt(_as_passed(v)) for k, v in bound.items()}
         function = _interpretable(kernel)
         builder.set_grid_dim(*(max(axis) + 1 for axis in zip(*programs, strict=True)))
         for program in programs:
@@ -172,6 +167,11 @@ def _extent(name: str, tensor: Any) -> Extent:
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     num_elements = last + 1 if math.prod(tensor.shape) else 0
     return Extent(name, tensor.data_ptr(), tensor.data_ptr() + num_elements * tensor.element_size())
+
+
+def _as_passed(value: Any) -> Any:
+    """A launch passes floats as float32."""
+    return float(np.float32(value)) if isinstance(value, float) else value
 
 
 def _interpretable(kernel: Any) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
-from pagedkv.optimized.attention.cutting import Way
+from pagedkv.optimized.attention.cutting import Overrides
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, write_launch
 from pagedkv.optimized.audit.access_log import LaunchAccess, merge_spans
 from pagedkv.optimized.audit.interpret import recording
@@ -91,7 +91,7 @@ def attention_work(
         for length, count in zip(lengths, rows, strict=True)
     )
     least = seen * 2 * 128 * 2 + 2 * _size(query) + 4 * query.shape[0] * group  # K and V, query and output, lse
-    return Work(name, attention_launches(call, Way(upcast=True), ARCHITECTURE), least)
+    return Work(name, attention_launches(call, Overrides(upcast=True), ARCHITECTURE), least)
 
 
 def write_work(tokens: int = 64) -> Work:

@@ -1,4 +1,4 @@
-"""Merging the splits of `decode`: program (request, query head, turn), in the order of the splits: bits do not vary.
+"""Merging the splits of `decode`: program (request, query head, turn), in a fixed order of the splits.
 
 A request has few rows, mostly one; turn t of n takes the rows t, t + n, …. The splits of a row are those that it sees;
 `decode` has written these and no others. A sink is one more logit of the whole row, so it joins here, once.
@@ -7,10 +7,12 @@ A request has few rows, mostly one; turn t of n takes the rows t, t + n, …. Th
 import triton
 import triton.language as tl
 
-from pagedkv.optimized.kernels.tiles import end_seen, first_seen, lse_of, rows_of, with_sink
+from pagedkv.optimized.kernels.rows import (
+    NOT_SPECIALIZED, end_seen, first_seen, lse_of, rows_of, split_size_of, with_sink,
+)  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_requests", "total_q", "num_splits", "split_size", "window"])
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def merge_kernel(
     part_out,  # (rows, num_q_heads, num_splits, VALUE_DIM) float32, unnormalised
     part_max,  # (rows, num_q_heads, num_splits) float32, base 2
@@ -24,26 +26,28 @@ def merge_kernel(
     total_q,
     num_splits,
     split_size,
+    by_row,
     window,
     out_stride_row,
     out_stride_head,
     VALUE_DIM: tl.constexpr,
     VALUE_DIM_PADDED: tl.constexpr,
-    MOST: tl.constexpr,  # as in `decode`
+    MAX_ROWS: tl.constexpr,  # as in `decode`
     SPLITS: tl.constexpr,  # merged in one go
     CAUSAL: tl.constexpr,
     HAS_CU: tl.constexpr,
     HAS_WINDOW: tl.constexpr,
     HAS_SINKS: tl.constexpr,
-    BY_ROW: tl.constexpr,  # as in `decode`
+    MAX_SPLITS: tl.constexpr,
 ):
     """Merge the splits of some rows of one request, for one query head."""
     request = tl.program_id(0).to(tl.int64)
     start, num_rows, length = rows_of(request, seq_lens, cu_seqlens_q, num_requests, total_q, HAS_CU)
-    if num_rows > MOST:
+    if num_rows > MAX_ROWS:
         return
     head = tl.program_id(1).to(tl.int64)
     num_q_heads = tl.num_programs(1)
+    size = split_size_of(length, split_size, MAX_SPLITS)
     value_dims = tl.arange(0, VALUE_DIM_PADDED)
     is_dim = value_dims < VALUE_DIM
 
@@ -51,15 +55,15 @@ def merge_kernel(
         position = length - num_rows + token
         first = first_seen(position, window, HAS_WINDOW)
         end = end_seen(position, length, window, CAUSAL, HAS_WINDOW)
-        splits_end = tl.where(end > first, (end + split_size - 1) // split_size, 0)
+        splits_end = tl.where(end > first, (end + size - 1) // size, 0)
         row = start.to(tl.int64) + token
-        part = row if BY_ROW else request * MOST + token
+        part = tl.where(by_row != 0, row, request * MAX_ROWS + token)
         base = (part * num_q_heads + head) * num_splits
 
         largest = float("-inf")
         total = 0.0
         acc = tl.zeros((VALUE_DIM_PADDED,), tl.float32)
-        for split in range(first // split_size, splits_end, SPLITS):
+        for split in range(first // size, splits_end, SPLITS):
             splits = split + tl.arange(0, SPLITS)
             is_split = splits < splits_end
             split_max = tl.load(part_max + base + splits, mask=is_split, other=float("-inf"))
@@ -78,7 +82,7 @@ def merge_kernel(
             sink = tl.load(sinks + head, mask=end > first, other=float("-inf"))
             largest, total, shrink = with_sink(largest, total, sink)
             acc = acc * shrink
-        result = acc / tl.where(total == 0.0, 1.0, total)
+        result = acc * tl.div_rn(1.0, tl.where(total == 0.0, 1.0, total))
         out_at = row * out_stride_row + head * out_stride_head + value_dims
         tl.store(out + out_at, result.to(out.dtype.element_ty), mask=is_dim)
         tl.store(lse + row * num_q_heads + head, lse_of(largest, total))

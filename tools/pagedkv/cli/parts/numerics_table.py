@@ -1,6 +1,6 @@
 """The committed table of numerics: the worst rho of every configuration, how it was run, and on which kernel sources.
 
-`python -m pagedkv.cli.parts.numerics_table` (`make numerics`) measures what this machine can run and writes
+`python -m pagedkv.cli.parts.numerics_table` (`make pages`) measures what this machine can run and writes
 `docs/kernels/numerics.json` and the page that is generated from it. Rows from GPUs that are not here stay as they are;
 kernel sources with another hash mark them as stale.
 """
@@ -149,7 +149,7 @@ stored: 1 is the limit, and nothing is tuned. Output in 16 bits comes near 1 by 
 exact probes held in the same runs, or this page would not have been written. Head dims 16 to 256, groups 1 to 8 and
 block sizes 1 to 256 take turns (`pagedkv.conformance.attention.shapes`).
 
-`make numerics` measures what a machine can run and writes this page and `numerics.json`; rows of other machines' GPUs
+`make pages` measures what a machine can run and writes this page and `numerics.json`; rows of other machines' GPUs
 stay. *sources* is the hash of the kernels and of what prepares their launches: rows with another hash are **stale**.
 """
 
@@ -170,7 +170,7 @@ def page(rows: Sequence[Row], sources: str) -> str:
         groups = dict.fromkeys((row.card, row.date, row.sources) for row in of_how)
         parts.append(f"## {how[0].upper()}{how[1:]}\n\n{NOTES[how]}\n")
         if not of_how:
-            parts.append("None yet: `make numerics` on a machine that can adds its rows.\n")
+            parts.append("None yet: `make pages` on a machine that can adds its rows.\n")
         for group in groups:
             card, date, found = group
             where = f"{card}, {date}, " if card else ""
