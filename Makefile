@@ -40,7 +40,7 @@ bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page 
 
 pages: $(VENV)/ready-verify  ## after a change of a kernel: the pages and tables of docs/kernels anew, in about three minutes
 	$(BIN)/python -m pagedkv.cli.parts.numerics_table
-	$(BIN)/python -m pagedkv.optimized.audit.roofline > docs/kernels/roofline.md
+	$(BIN)/python -m pagedkv.optimized.audit.roofline docs/kernels/roofline.md
 	$(BIN)/pagedkv audit --update
 
 # A machine with a GPU has its own torch and Triton, and often no network: its Python runs this, and nothing is installed.
@@ -52,7 +52,8 @@ gpu:  ## on a machine with a GPU: its tests, benchmarks, docs/benchmarks/<card>.
 	started=$$(date +%s) && \
 	NUMERICS=docs/kernels $(PYTHON) -m pytest tests/gpu -m gpu --quiet --durations=5 --confcutdir=tests/gpu \
 		-o addopts= -o filterwarnings=default --import-mode=importlib --strict-markers && \
-	$(PYTHON) -m tests.benchmarks.gpu --seconds $$(($(GPU_SECONDS) + started - $$(date +%s))) $(ARGS)
+	left=$$(($(GPU_SECONDS) + started - $$(date +%s))) && \
+	$(PYTHON) -m tests.benchmarks.gpu --seconds $$((left > 120 ? left : 120)) $(ARGS)
 
 tune:  ## on a machine with a GPU: find tiles, warps and stages, and write them to tiles.csv
 	$(PYTHON) -m tests.benchmarks.gpu.tune $(ARGS)

@@ -35,6 +35,21 @@ def decode() -> Prepared:
     return launches, [out, lse]
 
 
+def mixed() -> Prepared:
+    """A decode, a prompt of several blocks of rows, and a row past the last request: all three kernels."""
+    generator = torch.Generator().manual_seed(4)
+    caches = torch.randn(2, 12, 4, 2, 16, generator=generator)
+    query = torch.randn(22, 4, 16, generator=generator)
+    tables = torch.randperm(12, generator=generator).to(torch.int32).view(1, 12).repeat(2, 1)
+    lengths, starts = torch.tensor([33, 40], dtype=torch.int32), torch.tensor([0, 1, 21], dtype=torch.int32)
+    out, lse = torch.zeros(22, 4, 16), torch.zeros(22, 4)
+    mask = Mask(0.25, True, None, 0.0, None, None)
+    call = AttentionCall(query, caches[0], caches[1], tables, lengths, starts, mask, out, lse, 16)
+    launches = attention_launches(call, Overrides(Tiling(16, 16, 4, 1), upcast=True))
+    assert [launch.name for launch in launches] == ["decode", "merge", "prefill"]
+    return launches, [out, lse]
+
+
 def write() -> Prepared:
     """Five tokens, one of them skipped."""
     caches = torch.zeros(2, 3, 4, 2, 8)
@@ -60,7 +75,7 @@ def run(launches: list[Launch]) -> None:
         launch.interpret()
 
 
-@pytest.mark.parametrize("prepare", [decode, write, copy])
+@pytest.mark.parametrize("prepare", [decode, mixed, write, copy])
 def test_the_order_of_programs_changes_no_bit(prepare: Callable[[], Prepared]) -> None:
     launches, expected = prepare()
     run(launches)
@@ -78,7 +93,7 @@ def prepare_again(prepare: Callable[[], Prepared], expected: list[Tensor]) -> Pr
     return launches, written
 
 
-@pytest.mark.parametrize("prepare", [decode, write, copy])
+@pytest.mark.parametrize("prepare", [decode, mixed, write, copy])
 def test_no_program_touches_what_another_one_writes(prepare: Callable[[], Prepared]) -> None:
     launches, _ = prepare()
     with recording() as log:

@@ -64,7 +64,7 @@ def test_each_mask_meets_every_pair_of_other_values() -> None:
     )
     attending = [each for each in shipped.configurations() if each.kernel in shipped.ATTENDING]
     shapes = {each[:5] for each in attending}
-    assert len(shapes) == len(attending) == 4 * 3 * 8 * 6 * 4
+    assert len(shapes) == 4 * 3 * 9 * 6 * 4 < len(attending)  # the usual ones have another mask, too
     for a in range(5):
         for b in range(a):
             met = {(each[a], each[b], each.mask) for each in attending}

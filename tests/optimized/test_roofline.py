@@ -41,5 +41,5 @@ def test_writes_and_copies_move_nothing_twice() -> None:
 
 
 def test_the_page_is_what_is_counted() -> None:
-    """After a change of a kernel: python -m pagedkv.optimized.audit.roofline > docs/kernels/roofline.md"""
+    """After a change of a kernel: make pages."""
     assert PAGE.read_text(encoding="utf-8") == roofline.page()

@@ -15,7 +15,7 @@ from pagedkv.optimized.attention.cutting import filling_split_size, shape_of, wo
 from pagedkv.optimized.attention.tracing import is_traced, traced_attention
 
 SPLIT_SIZE = 512
-"""Positions in one split, unless told: fixed, so that a request's bits do not depend on its batch."""
+"""Positions in one split of a decode, unless told: fixed, so that a request's bits do not depend on its batch."""
 
 
 SplitSize = int | Literal["fill"] | None
@@ -86,8 +86,8 @@ def paged_attention(
 
     `scale`: 1 / sqrt(head_dim) unless given. `window`: positions seen, the row's own included. `softcap`: 0 caps
     nothing. `alibi_slopes`, `sinks` (num_q_heads,) float32.
-    `split_size`: positions that one program of a GPU attends to, a multiple of 16; as it is fixed (512), the bits of a
-    request do not depend on its batch. "fill" takes what fills the GPU instead. `workspace`: `workspace_size` elements.
+    `split_size`: positions in a split of a decode on a GPU, a multiple of 16, best of 64. As it is fixed (512), bits of
+    a request do not depend on its batch; "fill" takes what fills the GPU. `workspace`: `workspace_size` elements.
 
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_lse` also the natural log-sum-exp
     (total_q, num_q_heads) float32. A row that sees nothing gives 0 and -inf. Raises `Misuse`, also for gradients.
@@ -122,7 +122,7 @@ def checked_call(
     """The call with these arguments, or `Misuse`. Its output is `out`, or apart where `out` overlaps what is read."""
     check_attention(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q)
     check_mask(query, mask)
-    furthest = block_tables.shape[1] * k_cache.shape[1] + len(query)
+    furthest = max(block_tables.shape[1] * k_cache.shape[1], len(query))
     window = reach_of(mask.window, furthest)
     mask = replace(mask, scale=float(mask.scale), softcap=float(mask.softcap), window=window)
     size = split_size_of(split_size, query, v_cache, block_tables, cu_seqlens_q)

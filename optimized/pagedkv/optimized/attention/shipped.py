@@ -16,7 +16,7 @@ from pagedkv.optimized.audit.targets import TARGETS
 from pagedkv.optimized.launch import Launch
 
 DTYPES: Final = ("bfloat16", "float16", "float32")
-DIMS: Final = ((32, 32), (64, 64), (80, 80), (96, 96), (112, 112), (128, 128), (192, 128), (256, 256))
+DIMS: Final = ((32, 32), (64, 64), (72, 72), (80, 80), (96, 96), (112, 112), (128, 128), (192, 128), (256, 256))
 """head_dim of K and of V."""
 GROUPS: Final = (1, 4, 5, 7, 8, 64)
 """Query heads a KV head."""
@@ -62,8 +62,16 @@ class Configuration(NamedTuple):
         return " ".join([*parts, *([self.mask] if self.mask is not None else [])])
 
 
+USUAL: Final = tuple(
+    Configuration(kernel, "bfloat16", (128, 128), group, 16, mask)
+    for kernel, group, mask in product(ATTENDING[1:], (4, 8), ("causal", "all"))
+)
+"""What most models run. The pull-request lane always compiles it for `USUAL_TARGET`."""
+USUAL_TARGET: Final = "sm_90"
+
+
 def configurations() -> list[Configuration]:
-    """All of them: every kernel with every dtype, dim, group and page, and the masks taken in turn.
+    """All of them: every kernel with every dtype, dim, group and page, the masks taken in turn, and the usual ones.
 
     There are seven masks, which no other number of values divides, so each meets every pair of other values.
     """
@@ -74,12 +82,12 @@ def configurations() -> list[Configuration]:
     for kernel, dtype, dims, page in product(MOVING, DTYPES, DIMS, PAGES):
         if (kernel, dtype) != ("write float32", "float32"):  # the same as "write"
             found.append(Configuration(kernel, dtype, dims, None, page, None))
-    return found
+    return list(dict.fromkeys([*found, *USUAL]))
 
 
 @lru_cache(maxsize=1)
 def pairwise() -> tuple[tuple[str, Configuration], ...]:
-    """Few targets and configurations that have every pair of values that all of them have, targets included.
+    """Few targets and configurations that have every pair of values that all of them have, and the usual ones.
 
     The same each time, in the order of `TARGETS` and then of `configurations`. Rows that are equally good are taken
     from all over the table, so that every target gets its share.
@@ -87,7 +95,8 @@ def pairwise() -> tuple[tuple[str, Configuration], ...]:
     every = [(target, each) for target in TARGETS for each in configurations()]
     mixed = sorted(range(len(every)), key=lambda i: (i * SPREAD) % len(every))
     chosen = covering([(every[i][0], *every[i][1]) for i in mixed])
-    return tuple(every[i] for i in sorted(mixed[j] for j in chosen))
+    usual = {every.index((USUAL_TARGET, each)) for each in USUAL}
+    return tuple(every[i] for i in sorted(usual | {mixed[j] for j in chosen}))
 
 
 def shipped_launches(work: Sequence[tuple[str, Configuration]] | None = None) -> Iterator[tuple[str, Launch]]:

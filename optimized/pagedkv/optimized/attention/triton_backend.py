@@ -17,7 +17,7 @@ class TritonBackend:
     """See `pagedkv.optimized.attention.Backend`."""
 
     def attend(self, call: AttentionCall) -> None:
-        """Fill `out` and `lse`: one launch, and one more to merge if there can be more than one split."""
+        """Fill `out` and `lse` by up to three launches: decode, merge and prefill."""
         if debug.DEBUG:
             debug.check_call(call)
         for launch in self.launches(call):

@@ -11,8 +11,8 @@ from functools import lru_cache
 from importlib import resources
 
 KEYS = ("kernel", "architecture", "dtype", "head_dim", "group", "block_size")
-"""`architecture` as in `pagedkv.optimized.audit.aot.TARGETS`; `head_dim` (the larger of K and V) and `group` rounded up
-to a power of two."""
+"""`architecture` as in `pagedkv.optimized.audit.targets.TARGETS`; `head_dim` (the larger of K and V) and `group` are
+rounded up to a power of two, a group to 64 at most."""
 
 REGISTERS = 65536
 """Of an NVIDIA multiprocessor, 32 bits each."""
@@ -28,7 +28,8 @@ class Tiling:
     """Query tokens times heads of a program, at the least: a power of two, and at least 16."""
     num_warps: int
     num_stages: int
-    """Tiles of keys and values under way at the same time."""
+    """Of Triton's pipeline. Looking up blocks takes every second one: n stages make max(1, (n - 1) // 2) buffers of K
+    and of V each, and one more where operands of a product are read from there (wgmma)."""
 
 
 @lru_cache(maxsize=1)

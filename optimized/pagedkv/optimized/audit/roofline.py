@@ -5,11 +5,13 @@ written once. A program's distinct bytes are what it moves if it keeps them whil
 counts twice. So `moved / least` says how far the indexing alone is from the roofline; how fast the bytes come, only a
 GPU can say.
 
-    python -m pagedkv.optimized.audit.roofline > docs/kernels/roofline.md
+    python -m pagedkv.optimized.audit.roofline docs/kernels/roofline.md
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
@@ -136,7 +138,7 @@ work can move: each key and value that is seen once, query and output once. A pr
 tokens than a tile has rows for, reads its keys once for each block of query rows; these run side by side, so that later
 readings can come out of the cache of the GPU, which is not counted here.
 The column "scratch" is what `decode` leaves for `merge`, in both directions. bfloat16, head_dim 128, one KV head, tiles
-of {architecture}. Made by `python -m pagedkv.optimized.audit.roofline`, and held to it by a test.
+of {architecture}. Made by `make pages`, and held to it by a test.
 
 | work | kernel | loaded | stored | of which scratch | least of the work | all kernels / least |
 |---|---|---|---|---|---|---|
@@ -158,4 +160,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
