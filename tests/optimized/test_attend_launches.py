@@ -19,6 +19,7 @@ from pagedkv.optimized.attention.cutting import (
     DECODE_ROWS, Overrides, cut, filling_split_size, plan_of, shape_of, turns, workspace_elements,
 )  # fmt: skip
 from pagedkv.optimized.attention.tuned import Tiling, max_registers
+from pagedkv.optimized.audit.aot import compiled_kernel
 from pagedkv.spec import Misuse
 from pagedkv.spec.attention_subject import RoundingModel
 from pagedkv.spec.bound import Bound, bound, rho
@@ -163,6 +164,33 @@ def test_a_larger_batch_needs_no_less_room() -> None:
         assert workspace_elements(larger, 16) >= workspace_elements(shape, 16)
         several, more = (each._replace(several=True) for each in (shape, larger))
         assert workspace_elements(more, 16) >= workspace_elements(several, 16)
+
+
+@pytest.mark.parametrize("decode", [True, False])
+def test_no_step_of_a_model_has_a_kernel_compiled_anew(decode: bool) -> None:
+    """Whatever the batch, its rows and the width of its tables: all that varies from step to step."""
+    variants: dict[str, set[str]] = {}
+    for batch, width in ((3, 17), (4, 16), (16, 18)):
+        query, out = torch.zeros(2, batch * (1 if decode else 12), 7, 64, dtype=torch.float16)
+        caches = torch.zeros(2, 4, 16, 1, 64, dtype=torch.float16)
+        starts = None if decode else torch.arange(0, 12 * batch + 1, 12, dtype=torch.int32)
+        call = AttentionCall(
+            query, caches[0], caches[1], torch.zeros(batch, width, dtype=torch.int32),
+            torch.zeros(2 * batch, dtype=torch.int32)[batch:], starts, PLAIN, out, torch.zeros(query.shape[:2]), 64,
+        )  # fmt: skip
+        for launch in attention_launches(call, architecture="sm_90"):
+            variants.setdefault(launch.name, set()).add(compiled_kernel(launch, "sm_90").hash)
+    assert {name: len(hashes) for name, hashes in variants.items()} == dict.fromkeys(variants, 1)
+    assert set(variants) == ({"decode", "merge"} if decode else {"decode", "merge", "prefill"})
+
+
+@pytest.mark.parametrize("dims", [(264, 64), (64, 272)])
+def test_dims_that_do_not_fit_a_gpu_are_misuse(dims: tuple[int, int]) -> None:
+    call = call_of([4], [1])
+    wide = [torch.zeros(2, SIZE, KV_HEADS, dim) for dim in dims]
+    call = replace(call, k_cache=wide[0], v_cache=wide[1], query=torch.zeros(1, 4, dims[0]))
+    with pytest.raises(Misuse, match="256"):
+        attention_launches(call)
 
 
 @given(st.integers(1, 600), st.integers(0, 100_000), st.integers(1, 10_000))

@@ -16,6 +16,7 @@ from pagedkv.optimized.attention.arguments import require
 from pagedkv.optimized.kernels.copy_blocks import copy_blocks_kernel
 from pagedkv.optimized.kernels.gather import gather_kernel
 from pagedkv.optimized.kernels.write_kv import write_kv_kernel
+from pagedkv.optimized.attention.tuned import power_of_two
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.words import ceil_div
 
@@ -188,8 +189,3 @@ def piece_of(words: int) -> int:
 def warps_for(piece: int) -> int:
     """At least one word a thread, also where a warp is 64 threads: else accesses were narrower than a word."""
     return min(4, piece // 64)
-
-
-def power_of_two(number: int) -> int:
-    """The least power of two that is not less."""
-    return 1 << max(0, number - 1).bit_length()

@@ -77,9 +77,10 @@ class SwapSpace:
         parts = tuple(part_of(self._staging, place, cache) for place, cache in zip(places, self.caches, strict=False))
         chosen = backend_for(device, backend)
         self._save, self._restore = chosen.copier(self.caches, parts), chosen.copier(parts, self.caches)
-        if self.stream is not None:  # freed in the middle of a transfer, memory is given away after it
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(device))  # what it was allocated after
             for tensor in (*self.caches, self._staging):
-                tensor.record_stream(self.stream)
+                tensor.record_stream(self.stream)  # freed in the middle of a transfer, it is given away after it
 
     @property
     def memory_bytes(self) -> int:

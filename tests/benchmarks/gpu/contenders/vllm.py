@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.move_launches import power_of_two
+from pagedkv.optimized.attention.tuned import power_of_two
 from tests.benchmarks.gpu.contenders.common import Attend, absent, accepted, first_of
 from tests.benchmarks.gpu.inputs import Inputs
 
