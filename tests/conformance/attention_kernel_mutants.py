@@ -22,7 +22,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "last_split_lost",
         "census one_hot",
         "",
-        ("splits = (high + size - 1) // size", "splits = high // size"),
+        ("splits = tl.minimum((high + size - 1) // size", "splits = tl.minimum(high // size"),
     ),
     kernel(
         "decode",
@@ -60,7 +60,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "merge_ignores_the_maximum",
         "bound one_hot",
         "",
-        ("weight = tl.exp2(split_max - shift)", "weight = tl.exp2(split_max * 0.0)"),
+        ("weight = tl.exp2((split_max - shift) * unit)", "weight = tl.exp2(split_max * 0.0)"),
     ),
     kernel(
         "merge", "merge_forgets_to_shrink", "bound one_hot", "", ("acc = acc * shrink + tl.sum", "acc = acc + tl.sum")
@@ -77,7 +77,7 @@ SPLIT_MUTANTS: tuple[Mutant, ...] = (
         "merge_reads_a_split_too_many",
         "census bound",
         "",
-        ("(end + size - 1) // size, 0)", "(end + size - 1) // size + 1, 0)"),
+        ("(end + size - 1) // size, num_splits)", "(end + size - 1) // size + 1, num_splits)"),
     ),
     kernel(
         "merge",

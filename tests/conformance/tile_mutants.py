@@ -45,14 +45,14 @@ TILE_MUTANTS: tuple[Mutant, ...] = (
         ("tl.fma(total, shrink, tl.sum(p, 1))", "total + tl.sum(p, 1)"),
     ),
     kernel(
-        "tiles",
+        "rows",
         "scale_applied_twice",
         "bound",
         "",
-        ("to_base_2 = scale * LOG2_E", "to_base_2 = scale * scale * LOG2_E"),
+        ("unit = scale * LOG2_E", "unit = scale * scale * LOG2_E"),
     ),
     kernel("tiles", "bent_scale_applied_twice", "bound", "alibi", ("s = s * scale\n", "s = s * scale * scale\n")),
-    kernel("tiles", "base_2_forgotten", "bound", "alibi", ("to_base_2 = LOG2_E\n", "to_base_2 = 1.0\n")),
+    kernel("rows", "base_2_forgotten", "bound", "alibi", ("unit = tl.full((), LOG2_E", "unit = tl.full((), 1.0")),
     kernel("rows", "window_off_by_one", "census", "window", ("position - window + 1", "position - window")),
     kernel("rows", "window_one_short", "census", "window", ("position - window + 1", "position - window + 2")),
     kernel(

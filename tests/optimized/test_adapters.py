@@ -110,6 +110,24 @@ def test_new_keys_that_do_not_fit_are_refused_and_nothing_is_written() -> None:
     assert torch.equal(arguments["k_cache"], before)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"softcap": -1.0}, {"softmax_scale": math.nan}, {"num_splits": -1}, {"alibi_slopes": torch.zeros(5)},
+        {"q": torch.zeros(BATCH, 1, HEADS, DIM, dtype=torch.float64)}, {"q": torch.zeros(BATCH, 1, 3, DIM)},
+        {"block_table": torch.full((BATCH, WIDTH), -1, dtype=torch.int32)},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_call_that_is_refused_has_written_nothing(wrong: dict[str, Any]) -> None:
+    arguments = {**cache_arguments(1), **wrong}
+    before = [arguments[name].clone() for name in ("k_cache", "v_cache")]
+    new = torch.randn(BATCH, 1, KV_HEADS, DIM)
+    with pytest.raises(Misuse):
+        flash_attn_with_kvcache(**arguments, causal=True, k=new, v=new)
+    assert all(torch.equal(arguments[name], old) for name, old in zip(("k_cache", "v_cache"), before, strict=True))
+
+
 def test_one_length_stands_for_all_and_none_for_the_whole_table() -> None:
     arguments = cache_arguments(1)
     for given_length, length in ((5, 5), (None, SIZE * WIDTH)):

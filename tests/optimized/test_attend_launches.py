@@ -85,6 +85,27 @@ def test_any_finite_scale_means_what_it_says(scale: float, rows: int) -> None:
     assert rho(lse.numpy(), want.lse, want.lse_bound).max() <= 1
 
 
+@pytest.mark.parametrize("logit", [3.3e9, -3.3e9, 1e30])
+@pytest.mark.parametrize("rows", [1, 12])
+def test_huge_logits_that_are_equal_weigh_the_same(logit: float, rows: int) -> None:
+    """Their rounding is larger than all that an exponential can tell apart, and cancels."""
+    call = call_of([37], [rows])
+    call.query.zero_()
+    call.query[..., 0] = 1.0
+    call.k_cache[..., 0] = logit / call.mask.scale
+    out, lse = run(call)
+    means = [
+        call.v_cache[call.block_tables[0].long()].flatten(0, 1)[: 37 - rows + row + 1].mean(0) for row in range(rows)
+    ]
+    np.testing.assert_array_less(
+        (out.view(rows, KV_HEADS, 2, DIM) - torch.stack(means)[:, :, None]).abs().numpy(), 1e-5
+    )
+    assert bool(((lse - logit).abs() <= 1e-6 * abs(logit)).all())
+    one = call.block_tables[0, 0].long()
+    call.k_cache[one, 0, :, 0] = 2 * abs(logit) / call.mask.scale
+    assert torch.equal(run(call)[0][-1].view(KV_HEADS, 2, DIM)[:, 0], call.v_cache[one, 0])
+
+
 @pytest.mark.parametrize("odd", [torch.inf, -torch.inf, torch.nan])
 @pytest.mark.parametrize("rows", [1, 3, 12])
 def test_a_value_that_is_not_finite_reaches_the_rows_that_see_it(odd: float, rows: int) -> None:

@@ -194,3 +194,31 @@ def test_a_kernel_is_launched_on_the_device_of_its_tensors(where: str, monkeypat
     monkeypatch.setattr(torch.cuda, "device", Entered)
     with made_current(torch.device(where)):
         assert entered == ([torch.device(where)] if where == "cuda:1" else [])
+
+
+@pytest.mark.parametrize("where", ["query", "k_cache", "sinks", "alibi_slopes", "workspace"])
+def test_an_output_that_lies_over_what_is_read_gets_the_right_result(where: str) -> None:
+    tensors = launch() | {"sinks": torch.rand(4), "alibi_slopes": torch.rand(4)}
+    options: dict[str, Any] = {"workspace": torch.zeros(5000)} if where == "workspace" else {}
+    expected = attend(tensors)
+    memory = torch.zeros(9000)
+    read = options if where == "workspace" else tensors
+    shape = read[where].shape
+    read[where] = memory[: read[where].numel()].view(shape).copy_(read[where])
+    out = memory[:64].view(2, 4, 8)
+    assert torch.equal(attend(tensors, **options, out=out), expected)
+    assert torch.equal(out, expected)
+
+
+def test_a_workspace_over_what_is_read_is_misuse() -> None:
+    tensors = launch()
+    with pytest.raises(Misuse, match="workspace"):
+        attend(tensors, workspace=tensors["k_cache"].flatten())
+
+
+def test_logits_that_are_all_minus_infinity_weigh_nothing() -> None:
+    tensors = launch()
+    tensors["k_cache"][...] = -1e30
+    out, lse = attend_lse(tensors, query=torch.full((2, 4, 8), 1e30))
+    assert bool((lse == -torch.inf).all())
+    assert not out.any()

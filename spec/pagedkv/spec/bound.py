@@ -100,8 +100,8 @@ def _output_bound(log_p: Array, error: Array, values: Array, out: Array, model: 
     size = np.abs(values)
     moved = ((p * np.expm1(error))[..., None] * np.abs(values - out[:, None])).sum(axis=1)
     rounded = h * ((p * np.exp(error))[..., None] * size).sum(axis=1)
-    steps = 2 * values.shape[1] + 2 * model.num_tiles + 1
-    lost = 2 * TINY * (size.sum(axis=1) + values.shape[1] * np.abs(out) + steps)
+    tokens, steps = values.shape[1], 2 * model.num_tiles + 1
+    lost = 2 * TINY * (size.sum(axis=1) + tokens * np.abs(out) + 2 * tokens + steps)
     if model.u_weights == UNIT_ROUNDOFF["float16"]:
         scaled = np.minimum(1, (p.max(axis=1) * np.exp(error.max(axis=1)))[:, None] / at_least)  # the largest / the sum
         lost = lost + 2.0**-25 * (1 + h) * scaled / (1 - z) * size.sum(axis=1)
@@ -112,7 +112,8 @@ def _output_bound(log_p: Array, error: Array, values: Array, out: Array, model: 
 def _lse_bound(s: Array, error: Array, lse: Array, model: RoundingModel) -> Array:
     u, (_, z) = scalar_roundoff(model), _relative(model)
     spread = np.log((np.exp(s - lse[:, None]) * np.exp(error)).sum(axis=1)) - np.log1p(-z)
-    logarithm = model.u_exp + 4 * u * (np.log(s.shape[1]) + np.abs(lse) + np.abs(s).max(axis=1))
+    far = np.abs(s).max(axis=1, where=np.isfinite(s), initial=0)  # a sink of -inf is none
+    logarithm = model.u_exp + 4 * u * (np.log(s.shape[1]) + np.abs(lse) + far)
     return np.asarray(spread + (2 if model.lse_merge else 1) * logarithm)
 
 
@@ -120,8 +121,7 @@ def _losses(p: Array, values: Array, out: Array) -> Array:
     """How far the output moves if one token is lost: (num_q_heads, n, value_dim), by token. The only token leaves 0."""
     if values.shape[1] == 1 and (p == 1).all():
         return np.abs(values)
-    rest = 1 - p
-    moved = (p / np.where(rest > 1e-9, rest, np.inf))[..., None]  # nearly all the weight: not counted as certain
+    moved = (p / np.where(1 - p > 1e-9, 1 - p, np.inf))[..., None]  # nearly all the weight: not counted as certain
     return np.asarray(moved * np.abs(values - out[:, None]))
 
 

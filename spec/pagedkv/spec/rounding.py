@@ -82,7 +82,7 @@ def weight_errors(
     top = largest(s, sinks)[:, None]
     if sinks is not None:
         column = np.asarray(sinks, dtype=np.float64)[:, None]
-        s, error = np.hstack([s, column]), np.hstack([error, 0 * column])
+        s, error = np.hstack([s, column]), np.hstack([error, np.zeros_like(column)])
     below = top - s
     error = error + 3 * u * (np.abs(s) + below) + (model.num_tiles + 1) * model.u_exp
     if model.lse_merge:

@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.arguments import check_cache, check_integer, check_integers, check_tensors, require
-from pagedkv.optimized.attention.attend import paged_attention
+from pagedkv.optimized.attention.arguments import (
+    Mask, check_cache, check_integer, check_integers, check_tensors, require, scale_of,
+)  # fmt: skip
+from pagedkv.optimized.attention.attend import checked_call, paged_attention
 from pagedkv.optimized.attention.csr import can_be_read
+from pagedkv.optimized.attention.debug import check_call
 from pagedkv.optimized.attention.moves import write_kv
+from pagedkv.optimized.attention.tracing import is_traced
 from pagedkv.spec.words import Misuse, ceil_div
 
 
@@ -50,21 +54,21 @@ def flash_attn_with_kvcache(
     a table, and slopes that differ by request.
     """
     refuse(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_batch_idx=cache_batch_idx, cache_leftpad=cache_leftpad)
-    check_tensors(q=q)
-    require(q.dim() == 4, "q.shape", tuple(q.shape), "(batch, seqlen_q, num_q_heads, head_dim)")
-    batch, rows = q.shape[:2]
+    batch, rows = rows_of(q)
     table, capacity = checked_table(block_table, batch, "k_cache", k_cache)
     mask = mask_of_window(causal or rows == 1, window_size)  # one row is the last position: nothing lies behind it
     refuse_odd_slopes(alibi_slopes, mask.causal)
-    seq_lens = lengths_of(cache_seqlens, batch, capacity, k_cache.device)
-    if k is not None or v is not None:
-        seq_lens = append(k, v, k_cache, v_cache, table, seq_lens)
-    cu_seqlens_q = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * rows if rows != 1 else None
-    result = paged_attention(
-        q.flatten(0, 1), k_cache, v_cache, table, seq_lens, cu_seqlens_q=cu_seqlens_q, scale=softmax_scale,
-        causal=mask.causal, window=mask.window, softcap=softcap, alibi_slopes=alibi_slopes, return_lse=True,
-        split_size=split_size_of(num_splits, capacity),
-    )  # fmt: skip
+    before = lengths_of(cache_seqlens, batch, capacity, k_cache.device)
+    seq_lens = before if k is None and v is None else grown(k, v, before, capacity)
+    options: dict[str, Any] = {
+        "cu_seqlens_q": torch.arange(batch + 1, dtype=torch.int32, device=q.device) * rows if rows != 1 else None,
+        "scale": softmax_scale, "causal": mask.causal, "window": mask.window, "softcap": softcap,
+        "alibi_slopes": alibi_slopes, "split_size": split_size_of(num_splits, capacity),
+    }  # fmt: skip
+    tensors = (q.flatten(0, 1), k_cache, v_cache, table, seq_lens)
+    if k is not None:
+        append(k, v, before, tensors, options)
+    result = paged_attention(*tensors, **options, return_lse=True)
     out, lse = (part.view(batch, rows, *part.shape[1:]) for part in result)
     return (out, lse.transpose(1, 2)) if return_softmax_lse else out
 
@@ -177,30 +181,49 @@ def lengths_of(cache_seqlens: int | Tensor | None, batch: int, capacity: int, de
     return torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
 
 
-def append(
-    k: Tensor | None, v: Tensor | None, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, seq_lens: Tensor
-) -> Tensor:
-    """Write `k` and `v` (batch, seqlen_new, num_kv_heads, dim) behind `seq_lens`; returns the new lengths.
+def grown(k: Tensor | None, v: Tensor | None, seq_lens: Tensor, capacity: int) -> Tensor:
+    """The lengths with `k` and `v` (batch, seqlen_new, num_kv_heads, dim) behind them.
 
     On the CPU a table that is too narrow is `Misuse`; elsewhere what does not fit is not written.
     """
     check_tensors(k=k, v=v)
     assert k is not None
     assert v is not None
-    batch, size, capacity = len(block_table), k_cache.shape[1], block_table.shape[1] * k_cache.shape[1]
     for name, new in (("k", k), ("v", v)):
-        fits = new.dim() == 4 and new.shape[0] == batch
-        require(fits, f"{name}.shape", tuple(new.shape), f"({batch}, seqlen_new, num_kv_heads, dim)")
+        fits = new.dim() == 4 and new.shape[0] == len(seq_lens)
+        require(fits, f"{name}.shape", tuple(new.shape), f"({len(seq_lens)}, seqlen_new, num_kv_heads, dim)")
     require(v.shape[1] == k.shape[1], "v.shape", tuple(v.shape), f"{k.shape[1]} new positions, as in k")
     total = seq_lens + k.shape[1]
     if can_be_read(total):
         fit = not len(total) or (int(seq_lens.min()) >= 0 and int(total.max()) <= capacity)
         require(fit, "cache_seqlens", seq_lens.tolist(), f"0..{capacity - k.shape[1]}, so that the new positions fit")
-    position = seq_lens[:, None].long() + torch.arange(k.shape[1], device=seq_lens.device)
-    block = block_table.long().gather(1, (position // size).clamp(max=max(0, block_table.shape[1] - 1)))
-    slots = torch.where(position < capacity, block * size + position % size, -1)
-    write_kv(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots.flatten())
     return total
+
+
+def append(k: Tensor, v: Tensor | None, seq_lens: Tensor, tensors: tuple[Tensor, ...], options: dict[str, Any]) -> None:
+    """Write `k` and `v` behind `seq_lens`, unless the call of attention that follows would be `Misuse`."""
+    assert v is not None
+    query, k_cache, v_cache, block_table, total = tensors
+    if not is_traced(query):
+        scale, cu_seqlens_q = scale_of(query, options["scale"]), options["cu_seqlens_q"]
+        mask = Mask(scale, options["causal"], options["window"], options["softcap"], options["alibi_slopes"], None)
+        size = options["split_size"]
+        call = checked_call(query, k_cache, v_cache, block_table, total, cu_seqlens_q, mask, split_size=size)
+        if can_be_read(total):
+            check_call(call)
+    size, capacity = k_cache.shape[1], block_table.shape[1] * k_cache.shape[1]
+    position = seq_lens[:, None].long() + torch.arange(k.shape[1], device=seq_lens.device)
+    index = (position // size).clamp(min=0, max=max(0, block_table.shape[1] - 1))
+    block = block_table.long().gather(1, index)
+    slots = torch.where((position >= 0) & (position < capacity), block * size + position % size, -1)
+    write_kv(k.flatten(0, 1), v.flatten(0, 1), k_cache, v_cache, slots.flatten())
+
+
+def rows_of(q: Tensor) -> tuple[int, int]:
+    """(batch, query rows a request)."""
+    check_tensors(q=q)
+    require(q.dim() == 4, "q.shape", tuple(q.shape), "(batch, seqlen_q, num_q_heads, head_dim)")
+    return q.shape[0], q.shape[1]
 
 
 def refuse(**arguments: object) -> None:

@@ -210,6 +210,12 @@ def check_mask(query: Tensor, mask: Mask) -> None:
             check_no_gradient(name, tensor)
 
 
+def scale_of(query: Tensor, scale: float | None) -> float:
+    """The scale, 1 / sqrt(head_dim) unless given."""
+    check_tensors(query=query)
+    return max((1, *query.shape[-1:])) ** -0.5 if scale is None else scale
+
+
 def reach_of(window: int | None, furthest: int) -> int | None:
     """The window as the backends take it: None if it hides nothing, so that no sum with it overflows.
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import (
     AttentionCall, Mask, check_attention, check_integer, check_mask, check_out, check_tensors, check_workspace,
-    overlap, reach_of, require,
+    overlap, reach_of, require, scale_of,
 )  # fmt: skip
 from pagedkv.optimized.attention.backends import BackendName, backend_for
 from pagedkv.optimized.attention.cutting import filling_split_size, shape_of, workspace_elements
@@ -27,7 +27,8 @@ def split_size_of(
     """Positions in one split: a multiple of 16, so that a split is made of whole tiles."""
     if split_size is None:
         return SPLIT_SIZE
-    if split_size == "fill":
+    if isinstance(split_size, str) and split_size == "fill":
+        require(not query.is_meta, "query.device", "meta", "the GPU that is to be filled")
         if query.device.type != "cuda":
             return SPLIT_SIZE
         processors = torch.cuda.get_device_properties(query.device).multi_processor_count
@@ -48,9 +49,15 @@ def workspace_size(
 ) -> int:
     """float32 elements that `paged_attention` needs beside its output, for the partial results of splits.
 
-    It depends on shapes only, and grows with each of them: a workspace for the largest batch serves all. Arguments as
-    `paged_attention`; on the meta device they cost nothing. On the CPU 0 would do.
+    It depends on shapes only, and grows with each of them: a workspace for the largest batch serves all. (With "fill"
+    it also depends on the card, and a larger batch may need less.) Arguments as `paged_attention`; on the meta device
+    they cost nothing. On the CPU 0 would do. Raises `Misuse`.
     """
+    check_tensors(query=query, v_cache=v_cache, block_tables=block_tables)
+    for name, tensor, dims in (("query", query, 3), ("v_cache", v_cache, 4), ("block_tables", block_tables, 2)):
+        require(tensor.dim() == dims, f"{name}.shape", tuple(tensor.shape), f"{dims} dimensions")
+    if cu_seqlens_q is not None:
+        check_tensors(cu_seqlens_q=cu_seqlens_q)
     size = split_size_of(split_size, query, v_cache, block_tables, cu_seqlens_q)
     return workspace_elements(shape_of(query, v_cache, block_tables, cu_seqlens_q), size)
 
@@ -98,9 +105,7 @@ def paged_attention(
             scale=scale, causal=causal, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks,
             split_size=split_size, backend=backend,
         )  # fmt: skip
-    check_tensors(query=query)
-    usual = max(1, *query.shape[-1:]) ** -0.5
-    mask = Mask(usual if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
+    mask = Mask(scale_of(query, scale), causal, window, softcap, alibi_slopes, sinks)
     call = checked_call(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, out, split_size, workspace)
     backend_for(query.device, backend).attend(call)
     result = call.out if out is None or call.out is out else out.copy_(call.out)
@@ -131,7 +136,13 @@ def checked_call(
         check_workspace(workspace, elements, query.device)
     if out is not None:
         check_out(out, query, v_cache.shape[3])
-    if out is None or any(overlap(out, tensor) for tensor in (query, k_cache, v_cache)):
+    given = (query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask.alibi_slopes, mask.sinks)
+    read = [tensor for tensor in given if tensor is not None]
+    if workspace is not None:
+        apart = not any(overlap(workspace, tensor) for tensor in read)
+        require(apart, "workspace", "memory of another argument", "memory of its own")
+        read.append(workspace)
+    if out is None or any(overlap(out, tensor) for tensor in read):
         out = query.new_empty((*query.shape[:2], v_cache.shape[3]))  # nothing is overwritten before it is read
     lse = torch.empty(query.shape[:2], dtype=torch.float32, device=query.device)
     return AttentionCall(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask, out, lse, size, workspace)

@@ -86,17 +86,11 @@ def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, overrides: Override
     launches = [Launch("decode", name, decode_kernel, grid, args, constants)]
     if plan.num_splits > 1:
         kept = (
-            "VALUE_DIM",
-            "VALUE_DIM_PADDED",
-            "CAUSAL",
-            "HAS_CU",
-            "HAS_WINDOW",
-            "HAS_SINKS",
-            "MAX_ROWS",
+            "VALUE_DIM", "VALUE_DIM_PADDED", "CAUSAL", "HAS_CU", "HAS_WINDOW", "PLAIN_LOGITS", "HAS_SINKS", "MAX_ROWS",
             "MAX_SPLITS",
-        )
+        )  # fmt: skip
         constants = {name: constants[name] for name in kept} | {"SPLITS": overrides.merged, "num_warps": 4}
-        args = (*parts, lengths, rows, sinks, call.out, call.lse, *sizes, *call.out.stride()[:2])
+        args = (*parts, lengths, rows, sinks, call.out, call.lse, *sizes, call.mask.scale, *call.out.stride()[:2])
         grid = (requests, shape.num_q_heads, turns(plan.most, requests * shape.num_q_heads, programs))
         launches.append(Launch("merge", name, merge_kernel, grid, args, constants))
     return launches

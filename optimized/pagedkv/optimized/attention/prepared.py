@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention import debug
 from pagedkv.optimized.attention.arguments import (
-    AttentionCall, Mask, check_no_gradient, check_out, check_tensors, require,
+    AttentionCall, Mask, check_no_gradient, check_out, check_tensors, require, scale_of,
 )  # fmt: skip
 from pagedkv.optimized.attention.attend import SplitSize, checked_call
 from pagedkv.optimized.attention.backends import BackendName, backend_for, made_current
@@ -48,19 +48,19 @@ def prepare_attention(
     """Check a call of `paged_attention` once, to make it many times: arguments and errors as there.
 
     `query`, `k_cache` and `v_cache` are examples: later ones have their shape, strides, dtype and device. The other
-    tensors are kept, and read by each call: what they hold may change, in place, as for a CUDA graph. So `seq_lens`
-    and `cu_seqlens_q` are contiguous. The calls share their workspace, and belong on one stream.
+    tensors are kept, and read by each call: what they hold may change, in place, as for a CUDA graph. So those of
+    one dimension are contiguous. The calls share their workspace, and belong on one stream.
     """
     options = {
         "cu_seqlens_q": cu_seqlens_q, "scale": scale, "causal": causal, "window": window, "softcap": softcap,
         "alibi_slopes": alibi_slopes, "sinks": sinks, "split_size": split_size, "backend": backend,
     }  # fmt: skip
-    check_tensors(query=query, seq_lens=seq_lens)
-    for name, tensor in (("seq_lens", seq_lens), ("cu_seqlens_q", cu_seqlens_q)):
+    check_tensors(query=query, k_cache=k_cache, v_cache=v_cache, seq_lens=seq_lens)
+    kept = {"seq_lens": seq_lens, "cu_seqlens_q": cu_seqlens_q, "alibi_slopes": alibi_slopes, "sinks": sinks}
+    for name, tensor in kept.items():
         dense = not isinstance(tensor, Tensor) or tensor.is_contiguous()
         require(dense, f"{name}.is_contiguous()", dense, "True, as later calls read it in place")
-    usual = max(1, *query.shape[-1:]) ** -0.5
-    mask = Mask(usual if scale is None else scale, causal, window, softcap, alibi_slopes, sinks)
+    mask = Mask(scale_of(query, scale), causal, window, softcap, alibi_slopes, sinks)
     if v_cache is k_cache:
         v_cache = k_cache.detach()  # each argument of a launch is one tensor's place
     call = checked_call(
@@ -80,6 +80,9 @@ class PreparedAttention:
         self._forms = {name: form_of(getattr(call, name)) for name in VARYING}
         self._bytes = {name: reach_of_bytes(getattr(call, name)) for name in VARYING}
         tensors = [getattr(call, name) for name in VARYING]
+        mask = call.mask
+        kept = (call.block_tables, call.seq_lens, call.cu_seqlens_q, mask.alibi_slopes, mask.sinks, call.workspace)
+        self._kept = [tensor for tensor in kept if tensor is not None]
         kernels: Any = self._backend if hasattr(self._backend, "launches") else None  # the CPU backend has none
         self._launches = (
             [PreparedLaunch(each, kernels.launch, tensors) for each in kernels.launches(call)] if kernels else []
@@ -132,8 +135,9 @@ class PreparedAttention:
             require(out.is_contiguous(), "out.is_contiguous()", False, "True, as it was prepared for")
         begin = out.data_ptr()
         end = begin + self._bytes["out"]
-        places = [(tensor.data_ptr(), name) for name, tensor in zip(VARYING, read, strict=False)]
-        return not any(place < end and begin < place + self._bytes[name] for place, name in places)
+        places = [(tensor.data_ptr(), self._bytes[name]) for name, tensor in zip(VARYING, read, strict=False)]
+        places += [(tensor.data_ptr(), reach_of_bytes(tensor)) for tensor in self._kept]
+        return not any(place < end and begin < place + size for place, size in places)
 
 
 class PreparedLaunch:

@@ -106,7 +106,8 @@ def attend_request(
     nothing = ~seen.any(1)[:, None].expand(rows, num_q_heads)
     divisor = torch.where(nothing | (total == 0), 1.0, total)
     out = torch.where(nothing[..., None], 0.0, out / divisor[..., None])
-    return out.to(query.dtype), torch.where(nothing, -torch.inf, shift + torch.log(divisor))
+    lse = torch.where(nothing | (total == 0), -torch.inf, shift + torch.log(divisor))  # total 0: all logits are -inf
+    return out.to(query.dtype), lse
 
 
 def weigh(p: Tensor, v: Tensor, seen: Tensor, group: int) -> Tensor:

@@ -1,9 +1,10 @@
 """Where Triton's interpreter computes other numbers than a GPU, and what replaces it while `Interpreted` runs.
 
 The interpreter keeps bfloat16 as 16-bit integers, computes with these, and cuts where a GPU rounds to nearest, ties to
-even. Its maximum of a number and NaN is NaN, on a GPU it is the number. Both are mended here: a bfloat16 operation is
-the float32 operation on the exact operands, rounded once. Not mended: reductions of bfloat16 tensors other than
-maximum and minimum, and 8-bit formats; a kernel converts these to float32 first.
+even. Its maximum of a number and NaN is NaN, on a GPU it is the number. Its fused multiply-add rounds the product. All
+are mended here: a bfloat16 operation is the float32 operation on the exact operands, rounded once. Not mended:
+reductions of bfloat16 tensors other than maximum and minimum, and 8-bit formats; a kernel converts these to float32
+first.
 """
 
 from collections.abc import Callable
@@ -60,7 +61,12 @@ def operations(builder: Any) -> dict[str, Callable[..., Any]]:
     def create_dot(left: Any, right: Any, *rest: Any) -> Any:
         return kind.create_dot(builder, exact(left), exact(right), *rest)
 
+    def create_fma(x: Any, y: Any, z: Any) -> Any:
+        product = x.data.astype(np.float64) * y.data.astype(np.float64)  # exact for float32
+        return handle((product + z.data).astype(z.data.dtype), z.dtype.scalar)
+
     return {
+        "create_fma": create_fma,
         "cast_impl": cast_impl,
         "binary_op": binary_op,
         "create_dot": create_dot,

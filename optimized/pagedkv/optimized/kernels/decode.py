@@ -13,6 +13,7 @@ import triton.language as tl
 
 from pagedkv.optimized.kernels.rows import (
     NOT_SPECIALIZED, in_words, load_queries, rows_in_tile, rows_of, span_of_tile, split_size_of, store_result,
+    unit_of,
 )  # fmt: skip
 from pagedkv.optimized.kernels.tiles import attend_span
 
@@ -30,7 +31,7 @@ def decode_kernel(
     out,  # (total_q, num_q_heads, VALUE_DIM), the result if there is one split
     lse,  # (total_q, num_q_heads) float32, likewise
     part_out,  # (rows, num_q_heads, num_splits, VALUE_DIM) float32, unnormalised; rows of the query if by_row
-    part_max,  # (rows, num_q_heads, num_splits) float32, base 2
+    part_max,  # (rows, num_q_heads, num_splits) float32, see `unit_of`
     part_sum,  # likewise
     num_requests,
     total_q,
@@ -82,7 +83,7 @@ def decode_kernel(
         return
     low, high, all_first, all_end = span_of_tile(token, num_rows, length, window, TOKENS, CAUSAL, HAS_WINDOW)
     size = split_size_of(length, split_size, MAX_SPLITS)
-    splits = (high + size - 1) // size
+    splits = tl.minimum((high + size - 1) // size, num_splits)  # a length that the table cannot hold ends here
     if not ONE_SPLIT:  # a wide table has many programs without work, which end before they load anything
         if low // size + tl.program_id(2) >= splits:
             return
@@ -112,7 +113,7 @@ def decode_kernel(
         )  # fmt: skip
         store_result(
             acc, largest, total, out, lse, sinks, rows, heads, is_row, end > first, num_q_heads, out_stride_row,
-            out_stride_head, VALUE_DIM, VALUE_DIM_PADDED, HAS_SINKS,
+            out_stride_head, unit_of(scale, PLAIN_LOGITS), VALUE_DIM, VALUE_DIM_PADDED, HAS_SINKS,
         )  # fmt: skip
     else:
         value_dims = tl.arange(0, VALUE_DIM_PADDED)

@@ -8,14 +8,14 @@ import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.rows import (
-    NOT_SPECIALIZED, end_seen, first_seen, lse_of, rows_of, split_size_of, with_sink,
+    NOT_SPECIALIZED, end_seen, first_seen, lse_of, rows_of, split_size_of, unit_of, with_sink,
 )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def merge_kernel(
     part_out,  # (rows, num_q_heads, num_splits, VALUE_DIM) float32, unnormalised
-    part_max,  # (rows, num_q_heads, num_splits) float32, base 2
+    part_max,  # (rows, num_q_heads, num_splits) float32, see `unit_of`
     part_sum,  # likewise
     seq_lens,  # (num_requests,) int32
     cu_seqlens_q,  # (num_requests + 1,) int32, or anything if not HAS_CU
@@ -28,6 +28,7 @@ def merge_kernel(
     split_size,
     by_row,
     window,
+    scale,
     out_stride_row,
     out_stride_head,
     VALUE_DIM: tl.constexpr,
@@ -37,6 +38,7 @@ def merge_kernel(
     CAUSAL: tl.constexpr,
     HAS_CU: tl.constexpr,
     HAS_WINDOW: tl.constexpr,
+    PLAIN_LOGITS: tl.constexpr,  # as in `decode`
     HAS_SINKS: tl.constexpr,
     MAX_SPLITS: tl.constexpr,
 ):
@@ -48,6 +50,7 @@ def merge_kernel(
     head = tl.program_id(1).to(tl.int64)
     num_q_heads = tl.num_programs(1)
     size = split_size_of(length, split_size, MAX_SPLITS)
+    unit = unit_of(scale, PLAIN_LOGITS)
     value_dims = tl.arange(0, VALUE_DIM_PADDED)
     is_dim = value_dims < VALUE_DIM
 
@@ -55,7 +58,7 @@ def merge_kernel(
         position = length - num_rows + token
         first = first_seen(position, window, HAS_WINDOW)
         end = end_seen(position, length, window, CAUSAL, HAS_WINDOW)
-        splits_end = tl.where(end > first, (end + size - 1) // size, 0)
+        splits_end = tl.where(end > first, tl.minimum((end + size - 1) // size, num_splits), 0)
         row = start.to(tl.int64) + token
         part = tl.where(by_row != 0, row, request * MAX_ROWS + token)
         base = (part * num_q_heads + head) * num_splits
@@ -72,12 +75,13 @@ def merge_kernel(
             split_acc = tl.load(part_out + part_at, mask=is_split[:, None] & is_dim[None, :], other=0.0)
             new_largest = tl.maximum(largest, tl.max(split_max, 0))
             shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)
-            shrink = tl.exp2(largest - shift)
-            weight = tl.exp2(split_max - shift)
+            shrink = tl.exp2((largest - shift) * unit)
+            weight = tl.exp2((split_max - shift) * unit)
             total = total * shrink + tl.sum(split_sum * weight, 0)
             acc = acc * shrink + tl.sum(split_acc * weight[:, None], 0)
             largest = new_largest
 
+        largest = largest * unit
         if HAS_SINKS:
             sink = tl.load(sinks + head, mask=end > first, other=float("-inf"))
             largest, total, shrink = with_sink(largest, total, sink)

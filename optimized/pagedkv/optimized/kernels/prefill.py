@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.rows import (
-    NOT_SPECIALIZED, in_words, load_queries, rows_in_tile, rows_of, span_of_tile, store_result,
+    NOT_SPECIALIZED, in_words, load_queries, rows_in_tile, rows_of, span_of_tile, store_result, unit_of,
 )  # fmt: skip
 from pagedkv.optimized.kernels.tiles import attend_span
 
@@ -114,5 +114,5 @@ def prefill_kernel(
     )  # fmt: skip
     store_result(
         acc, largest, total, out, lse, sinks, rows, heads, is_row, end > first, num_q_heads, out_stride_row,
-        out_stride_head, VALUE_DIM, VALUE_DIM_PADDED, HAS_SINKS,
+        out_stride_head, unit_of(scale, PLAIN_LOGITS), VALUE_DIM, VALUE_DIM_PADDED, HAS_SINKS,
     )  # fmt: skip

@@ -24,7 +24,7 @@ def rows_of(request, seq_lens, cu_seqlens_q, num_requests, total_q, HAS_CU: tl.c
         known = request < num_requests
         start = tl.load(cu_seqlens_q + request)
         end = tl.load(cu_seqlens_q + request + 1, mask=known, other=0)
-        end = tl.where(known, end, total_q)
+        end = tl.where(known, tl.minimum(end, total_q), total_q)  # nothing is written past the rows that there are
         length = tl.load(seq_lens + request, mask=known, other=0)
     else:
         start = request.to(tl.int32)
@@ -110,8 +110,20 @@ def load_queries(
 
 
 @triton.jit
+def unit_of(scale, PLAIN_LOGITS: tl.constexpr):
+    """What turns a logit, or without softcap and bias its product before scaling, into base 2."""
+    unit = scale * LOG2_E
+    if not PLAIN_LOGITS:
+        unit = tl.full((), LOG2_E, tl.float32)
+    return unit
+
+
+@triton.jit
 def with_sink(largest, total, sink):
-    """(largest, total, shrink) with one more logit that adds no value; `acc` is to be multiplied by `shrink`."""
+    """(largest, total, shrink) with one more logit that adds no value; `acc` is to be multiplied by `shrink`.
+
+    Both `largest` are in base 2, the sink is not.
+    """
     sink = sink * LOG2_E
     new_largest = tl.maximum(largest, sink)
     shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)
@@ -121,17 +133,18 @@ def with_sink(largest, total, sink):
 
 @triton.jit
 def lse_of(largest, total):
-    """The natural log-sum-exp; -inf if nothing was seen."""
+    """The natural log-sum-exp, the largest in base 2; -inf if nothing was seen."""
     nothing = total == 0.0
     return tl.where(nothing, float("-inf"), (largest + tl.log2(tl.where(nothing, 1.0, total))) * LN_2)
 
 
 @triton.jit
 def store_result(
-    acc, largest, total, out, lse, sinks, rows, heads, is_row, sees, num_q_heads, stride_row, stride_head,
+    acc, largest, total, out, lse, sinks, rows, heads, is_row, sees, num_q_heads, stride_row, stride_head, unit,
     VALUE_DIM: tl.constexpr, VALUE_DIM_PADDED: tl.constexpr, HAS_SINKS: tl.constexpr,
 ):  # fmt: skip
     """Output and log-sum-exp of rows whose softmax is complete but for the sink: 0 and -inf where nothing is seen."""
+    largest = largest * unit
     if HAS_SINKS:
         sink = tl.load(sinks + heads, mask=is_row & sees, other=float("-inf"))
         largest, total, shrink = with_sink(largest, total, sink)

@@ -7,22 +7,27 @@ itself, or all at once where a tile lies in one block.
 What rows see is a run of positions, and both its ends move forward with the row. So the positions of a span are of
 three kinds: seen by some rows (masked), then by all (nothing to mask), then again by some (masked).
 
-Softmax runs in base 2, online: `largest` is the largest logit so far, `total` the sum of the weights relative to it,
-`acc` their products with the values. (Milakov and Gimelshein, 2018; Dao, "FlashAttention-2", 2023, §3.)
+Softmax runs in base 2, online: `largest` is the largest logit so far, in a unit that `unit_of` turns into base 2,
+`total` the sum of the weights relative to it, `acc` their products with the values. (Milakov and Gimelshein, 2018; Dao,
+"FlashAttention-2", 2023, §3.)
 """
 
 import triton
 import triton.language as tl
+
+from pagedkv.optimized.kernels.rows import unit_of
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
 def tanh(x):
-    """By one exponential of a number <= 0, so that nothing overflows."""
+    """By one exponential of a number <= 0, so that nothing overflows; near 0, where 1 - t cancels, by its series."""
     t = tl.exp2(-2.0 * tl.abs(x) * LOG2_E)
     y = (1.0 - t) / (1.0 + t)
-    return tl.where(x < 0, -y, y)
+    square = x * x
+    series = x * (1.0 - square * (0.33333333 - 0.13333333 * square))
+    return tl.where(tl.abs(x) < 0.05, series, tl.where(x < 0, -y, y))
 
 
 @triton.jit
@@ -84,6 +89,7 @@ def attend_tiles(
     UPCAST: tl.constexpr,  # operands to float32 before a product: the interpreter's bfloat16 products are wrong
 ):
     """The state of the softmax after the positions begin..stop-1."""
+    unit = unit_of(scale, PLAIN_LOGITS)
     lanes = tl.arange(0, TILE)
     dims = tl.arange(0, HEAD_DIM_PADDED)
     value_dims = tl.arange(0, VALUE_DIM_PADDED)
@@ -128,18 +134,15 @@ def attend_tiles(
                 s = softcap * tanh(s / softcap)
             if HAS_ALIBI:
                 s = tl.fma(slopes[:, None], (positions[None, :] - position[:, None]).to(tl.float32), s)
-            to_base_2 = LOG2_E
-        else:
-            to_base_2 = scale * LOG2_E
         if MASKED:
             s = tl.where((positions[None, :] >= first[:, None]) & (positions[None, :] < end[:, None]), s, float("-inf"))
 
-        # The product is fused by name: left to the compiler, it would be in one kind of tile and not in the other, and
-        # the bits of a row would depend on the rows beside it.
-        new_largest = tl.maximum(largest, tl.max(s, 1) * to_base_2)
+        # The largest is subtracted before the logits are scaled: that is exact for those near it, however large. And no
+        # product is left to the compiler to fuse with a sum, which it would do in one kind of tile and not in another.
+        new_largest = tl.maximum(largest, tl.max(s, 1))
         shift = tl.where(new_largest == float("-inf"), 0.0, new_largest)  # nothing seen yet: no -inf - -inf
-        shrink = tl.exp2(largest - shift)
-        p = tl.exp2(tl.fma(s, to_base_2, -shift[:, None]))
+        shrink = tl.exp2((largest - shift) * unit)
+        p = tl.exp2((s - shift[:, None]) * unit)
         total = tl.fma(total, shrink, tl.sum(p, 1))
         acc = acc * shrink[:, None]
         largest = new_largest
