@@ -77,7 +77,8 @@ def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, overrides: Override
         "TOKENS": tokens, "MAX_ROWS": plan.most, "HAS_CU": shape.several, "ONE_SPLIT": plan.num_splits == 1,
         "MAX_SPLITS": MAX_SPLITS,
     }  # fmt: skip
-    if tokens > 1 or shape.dtype == "float32":  # code that spills; elsewhere more programs at once are worth more
+    if tokens > 1 or not constants["PLAIN_LOGITS"] or shape.dtype == "float32":
+        # Long code, which would spill. Elsewhere more programs at once are worth more.
         constants |= max_registers(architecture, cuts.num_warps)
     requests = shape.num_requests + shape.several  # the rows past the last request are one more
     programs = overrides.programs or programs_for(call.query.device)
@@ -158,6 +159,7 @@ def _constants(call: AttentionCall, shape: Shape, cuts: Tiling, upcast: bool) ->
         "HAS_ALIBI": mask.alibi_slopes is not None,
         "HAS_SINKS": mask.sinks is not None,
         "WORD": gcd(word_of(call.k_cache), word_of(call.v_cache)),
+        "ROW_WORD": gcd(word_of(call.query), word_of(call.out)),
         "UPCAST": upcast,
         "num_warps": cuts.num_warps,
         "num_stages": cuts.num_stages,

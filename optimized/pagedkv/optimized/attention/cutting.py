@@ -92,9 +92,9 @@ def programs_for(device: torch.device) -> int:
     return PROGRAMS_A_PROCESSOR * int(processors)
 
 
-def word_of(cache: Tensor) -> int:
-    """The elements, in at most 16 bytes, of which head_dim and all strides of a cache are multiples."""
-    return gcd(16 // cache.itemsize, cache.shape[3], *cache.stride()[:3])
+def word_of(tensor: Tensor) -> int:
+    """The elements, in at most 16 bytes, of which the last dimension and all strides of a tensor are multiples."""
+    return gcd(16 // tensor.itemsize, tensor.shape[-1], *tensor.stride()[:-1])
 
 
 @lru_cache(maxsize=64)

@@ -72,6 +72,7 @@ def decode_kernel(
     ONE_SPLIT: tl.constexpr,
     MAX_SPLITS: tl.constexpr,
     WORD: tl.constexpr,  # elements of which all strides of the caches are multiples
+    ROW_WORD: tl.constexpr,  # likewise of query and output
     UPCAST: tl.constexpr,
 ):
     """Attend with one block of rows to the splits of one turn."""
@@ -91,14 +92,18 @@ def decode_kernel(
     is_row, rows, heads, position, first, end = rows_in_tile(
         token, start, num_rows, length, kv_head, window, ROWS, TOKENS, GROUP, CAUSAL, HAS_WINDOW
     )
-    q = load_queries(query, rows, heads, is_row, query_stride_row, query_stride_head, HEAD_DIM, HEAD_DIM_PADDED, UPCAST)
-    slopes = tl.zeros((ROWS,), tl.float32)
-    if HAS_ALIBI:
-        slopes = tl.load(alibi_slopes + heads, mask=is_row, other=0.0)
+    query_stride_row = in_words(query_stride_row, ROW_WORD)
+    query_stride_head = in_words(query_stride_head, ROW_WORD)
+    out_stride_row = in_words(out_stride_row, ROW_WORD)
+    out_stride_head = in_words(out_stride_head, ROW_WORD)
     key_stride_block = in_words(key_stride_block, WORD)
     key_stride_token = in_words(key_stride_token, WORD)
     value_stride_block = in_words(value_stride_block, WORD)
     value_stride_token = in_words(value_stride_token, WORD)
+    q = load_queries(query, rows, heads, is_row, query_stride_row, query_stride_head, HEAD_DIM, HEAD_DIM_PADDED, UPCAST)
+    slopes = tl.zeros((ROWS,), tl.float32)
+    if HAS_ALIBI:
+        slopes = tl.load(alibi_slopes + heads, mask=is_row, other=0.0)
     table = block_tables + request * table_stride
     keys = key_cache + kv_head * in_words(key_stride_head, WORD)
     values = value_cache + kv_head * in_words(value_stride_head, WORD)

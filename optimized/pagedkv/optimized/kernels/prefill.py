@@ -79,6 +79,7 @@ def prefill_kernel(
     HAS_ALIBI: tl.constexpr,
     HAS_SINKS: tl.constexpr,
     WORD: tl.constexpr,  # elements of which all strides of the caches are multiples
+    ROW_WORD: tl.constexpr,  # likewise of query and output
     UPCAST: tl.constexpr,
 ):
     """Attend with one block of rows."""
@@ -94,14 +95,18 @@ def prefill_kernel(
         token, start, num_rows, length, kv_head, window, ROWS, TOKENS, GROUP, CAUSAL, HAS_WINDOW
     )
     low, high, all_first, all_end = span_of_tile(token, num_rows, length, window, TOKENS, CAUSAL, HAS_WINDOW)
-    q = load_queries(query, rows, heads, is_row, query_stride_row, query_stride_head, HEAD_DIM, HEAD_DIM_PADDED, UPCAST)
-    slopes = tl.zeros((ROWS,), tl.float32)
-    if HAS_ALIBI:
-        slopes = tl.load(alibi_slopes + heads, mask=is_row, other=0.0)
+    query_stride_row = in_words(query_stride_row, ROW_WORD)
+    query_stride_head = in_words(query_stride_head, ROW_WORD)
+    out_stride_row = in_words(out_stride_row, ROW_WORD)
+    out_stride_head = in_words(out_stride_head, ROW_WORD)
     key_stride_block = in_words(key_stride_block, WORD)
     key_stride_token = in_words(key_stride_token, WORD)
     value_stride_block = in_words(value_stride_block, WORD)
     value_stride_token = in_words(value_stride_token, WORD)
+    q = load_queries(query, rows, heads, is_row, query_stride_row, query_stride_head, HEAD_DIM, HEAD_DIM_PADDED, UPCAST)
+    slopes = tl.zeros((ROWS,), tl.float32)
+    if HAS_ALIBI:
+        slopes = tl.load(alibi_slopes + heads, mask=is_row, other=0.0)
     table = block_tables + request * table_stride
     keys = key_cache + kv_head * in_words(key_stride_head, WORD)
     values = value_cache + kv_head * in_words(value_stride_head, WORD)
