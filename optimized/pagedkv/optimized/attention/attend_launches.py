@@ -110,6 +110,7 @@ def _prefill(call: AttentionCall, shape: Shape, cuts: Tiling, overrides: Overrid
         "TOKENS": tokens,
         "DECODE_ROWS": DECODE_ROWS,
     }
+    constants |= max_registers(architecture, cuts.num_warps)
     long = min(shape.num_requests, shape.total_q // (DECODE_ROWS + 1))  # requests that can have more rows
     grid = (shape.total_q // tokens + long + 1, shape.num_kv_heads)
     return Launch("prefill", described(shape, call.mask), prefill_kernel, grid, args, constants)
