@@ -205,6 +205,17 @@ def test_no_step_of_a_model_has_a_kernel_compiled_anew(decode: bool) -> None:
     assert set(variants) == ({"decode", "merge"} if decode else {"decode", "merge", "prefill"})
 
 
+def test_long_code_may_take_all_registers_and_a_plain_decode_leaves_room_for_more_programs() -> None:
+    call = call_of([40, 30], [1, 20])
+    half = [tensor.half() for tensor in (call.query, call.k_cache, call.v_cache, call.out)]
+    call = replace(call, query=half[0], k_cache=half[1], v_cache=half[2], out=half[3])
+    alone = replace(call, query=half[0][:2], out=half[3][:2], cu_seqlens_q=None)
+    given = [launch.kwargs.get("maxnreg") for launch in attention_launches(call, architecture="sm_90")]
+    assert given == [255, None, 255]  # decode, merge, prefill
+    assert [launch.kwargs.get("maxnreg") for launch in attention_launches(alone, architecture="sm_90")] == [None] * 2
+    assert all("maxnreg" not in launch.kwargs for launch in attention_launches(call, architecture="gfx942"))
+
+
 @pytest.mark.parametrize("dims", [(264, 64), (64, 272)])
 def test_dims_that_do_not_fit_a_gpu_are_misuse(dims: tuple[int, int]) -> None:
     call = call_of([4], [1])
