@@ -164,7 +164,8 @@ def loops(code: MachineCode) -> list[range]:
 def inner_loop(code: MachineCode, places: Collection[Place]) -> list[Instruction]:
     """One turn of the innermost loop that loads from these lines, without the loops inside it; empty if there is none.
 
-    Of several the one with the most matrix instructions, and then the shortest: that which masks nothing.
+    Of several the one with the most matrix instructions, then one with exponentials, as where softmax is computed, and
+    then the shortest: that which masks nothing.
     """
     every = loops(code)
 
@@ -174,7 +175,12 @@ def inner_loop(code: MachineCode, places: Collection[Place]) -> list[Instruction
 
     bodies = [own(loop) for loop in every]
     bodies = [body for body in bodies if any(i.place in places and load_bits(i) is not None for i in body)]
-    return min(bodies, key=lambda body: (-sum(bool(MATRIX.match(i.mnemonic)) for i in body), len(body)), default=[])
+
+    def rank(body: list[Instruction]) -> tuple[int, bool, int]:
+        matrix = sum(bool(MATRIX.match(i.mnemonic)) for i in body)
+        return -matrix, not any(i.mnemonic.startswith("MUFU") for i in body), len(body)
+
+    return min(bodies, key=rank, default=[])
 
 
 def _within(inner: range, outer: range) -> bool:
