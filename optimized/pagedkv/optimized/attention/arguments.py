@@ -99,13 +99,18 @@ def check_destination(name: str, tensor: Tensor) -> None:
         reach += stride * (length - 1)
 
 
+def reach_of_bytes(tensor: Tensor) -> int:
+    """From the first byte of a tensor to behind its last."""
+    last = sum(stride * (length - 1) for stride, length in zip(tensor.stride(), tensor.shape, strict=True))
+    return (last + 1) * tensor.itemsize if tensor.numel() else 0
+
+
 def overlap(a: Tensor, b: Tensor) -> bool:
     """Whether the bytes from first to last element of one meet those of the other."""
-    ends = []
-    for tensor in (a, b):
-        last = sum(stride * (length - 1) for stride, length in zip(tensor.stride(), tensor.shape, strict=True))
-        ends.append(tensor.data_ptr() + (last + 1) * tensor.itemsize)
-    return a.numel() > 0 and b.numel() > 0 and a.data_ptr() < ends[1] and b.data_ptr() < ends[0]
+    if not a.numel() or not b.numel():
+        return False
+    begin, other = a.data_ptr(), b.data_ptr()
+    return begin < other + reach_of_bytes(b) and other < begin + reach_of_bytes(a)
 
 
 def check_cache(name: str, cache: Tensor, *, written: bool = False) -> None:
@@ -224,14 +229,13 @@ def reach_of(window: int | None, furthest: int) -> int | None:
     return None if window is None or window > furthest else int(window)
 
 
-def check_out(out: Tensor, query: Tensor, value_dim: int) -> None:
-    """A given output is of the shape and dtype that would be made."""
+def check_out(out: Tensor, shape: tuple[int | None, ...], name: str, like: Tensor) -> None:
+    """A given output has the shape, and of the argument `name` the dtype and the device, that would be made."""
     check_tensors(out=out)
-    shape = (*query.shape[:2], value_dim)
-    require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{tuple(shape)}")
-    require(out.dtype == query.dtype, "out.dtype", out.dtype, f"that of query, {query.dtype}")
+    require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{shape}")
+    require(out.dtype == like.dtype, "out.dtype", out.dtype, f"that of {name}, {like.dtype}")
     check_dense("out", out)
-    on_device("out", out, query.device)
+    on_device("out", out, like.device)
     check_no_gradient("out", out)
     check_destination("out", out)
 

@@ -135,7 +135,7 @@ def checked_call(
         elements = workspace_elements(shape_of(query, v_cache, block_tables, cu_seqlens_q), size)
         check_workspace(workspace, elements, query.device)
     if out is not None:
-        check_out(out, query, v_cache.shape[3])
+        check_out(out, (*query.shape[:2], v_cache.shape[3]), "query", query)
     given = (query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, mask.alibi_slopes, mask.sinks)
     read = [tensor for tensor in given if tensor is not None]
     if workspace is not None:

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import (
-    check_cache, check_dense, check_destination, check_integer, check_integers, check_no_gradient, check_tensors,
-    on_device, overlap, require,
+    check_cache, check_dense, check_integer, check_integers, check_out, check_tensors, overlap, require,
 )  # fmt: skip
 from pagedkv.optimized.attention.backends import BackendName, backend_for
 from pagedkv.optimized.attention.tracing import is_traced, traced_gather
@@ -69,12 +68,6 @@ def output(cache: Tensor, total: int | None, out: Tensor | None) -> Tensor:
         return cache.new_empty((int(total or 0), *cache.shape[2:]))
     check_tensors(out=out)
     rows = len(out) if total is None and out.dim() else total
-    shape = (rows, *cache.shape[2:])
-    require(tuple(out.shape) == shape, "out.shape", tuple(out.shape), f"{shape}")
-    require(out.dtype == cache.dtype, "out.dtype", out.dtype, f"that of cache, {cache.dtype}")
-    check_dense("out", out)
-    on_device("out", out, cache.device)
-    check_no_gradient("out", out)
-    check_destination("out", out)
+    check_out(out, (rows, *cache.shape[2:]), "cache", cache)
     require(not overlap(out, cache), "out", "memory of the cache", "memory of its own")
     return out

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention import debug
 from pagedkv.optimized.attention.arguments import (
-    AttentionCall, Mask, check_no_gradient, check_out, check_tensors, require, scale_of,
+    AttentionCall, Mask, check_no_gradient, check_out, check_tensors, reach_of_bytes, require, scale_of,
 )  # fmt: skip
 from pagedkv.optimized.attention.attend import SplitSize, checked_call
 from pagedkv.optimized.attention.backends import BackendName, backend_for, made_current
@@ -131,7 +131,7 @@ class PreparedAttention:
     def _is_apart(self, out: Tensor, read: tuple[Tensor, ...]) -> bool:
         """The output can be written, and before all is read: its bytes are not theirs."""
         if not isinstance(out, Tensor) or form_of(out) != self._forms["out"] or out.requires_grad:
-            check_out(out, read[0], self._call.v_cache.shape[3])
+            check_out(out, tuple(self._call.out.shape), "query", read[0])
             require(out.is_contiguous(), "out.is_contiguous()", False, "True, as it was prepared for")
         begin = out.data_ptr()
         end = begin + self._bytes["out"]
@@ -180,9 +180,3 @@ def kind_of(tensor: Tensor) -> Hashable:
     """What Triton tells apart among tensors of one form: addresses that 16 divides; on AMD also memory below 2 GiB."""
     aligned = tensor.data_ptr() % 16 == 0
     return (aligned, tensor.untyped_storage().nbytes() < 2**31) if torch.version.hip else aligned
-
-
-def reach_of_bytes(tensor: Tensor) -> int:
-    """From the first byte of a tensor to behind its last."""
-    last = sum(stride * (length - 1) for stride, length in zip(tensor.stride(), tensor.shape, strict=True))
-    return (last + 1) * tensor.itemsize if tensor.numel() else 0

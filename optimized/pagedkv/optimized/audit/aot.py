@@ -142,7 +142,7 @@ def compiled_kernel(launch: Launch, target: str) -> Any:
         raise Misuse("kernel", launch.kernel, "a function decorated with @triton.jit, without TRITON_INTERPRET=1")
     unset = {name for name in ("num_warps", "num_stages") if launch.kwargs.get(name) is None}
     options = {name: value for name, value in launch.kwargs.items() if name not in unset}
-    with TRITON_LOCK, _compiling_for(launch.kernel, TARGETS[target]):
+    with made_active(AbsentDevice(TARGETS[target]), [launch.kernel]):
         return launch.kernel.warmup(*launch.args, grid=(1,), **options)
 
 
@@ -198,11 +198,12 @@ def is_aligned(tensor: Any) -> bool:
     return bool(last == 1 and whole and tensor.data_ptr() % (KV_LOAD_BITS // 8) == 0)
 
 
-class _AbsentDevice:
+class AbsentDevice:
     """As much of a Triton driver as compiling asks for."""
 
-    def __init__(self, target: Any) -> None:
-        self._target = target
+    def __init__(self, target: Target) -> None:
+        kind = triton_module("triton.backends.compiler").GPUTarget
+        self._target = kind(target.backend, target.arch, target.warp_size)
 
     def get_current_target(self) -> Any:
         return self._target
@@ -215,18 +216,16 @@ class _AbsentDevice:
 
 
 @contextmanager
-def _compiling_for(kernel: Any, target: Target) -> Iterator[None]:
-    """Make the target current, with an empty cache; afterwards all is as before."""
-    driver = triton_module("triton.runtime.driver").driver
-    knobs = triton_module("triton.knobs")
-    gpu_target = triton_module("triton.backends.compiler").GPUTarget
-    device = _AbsentDevice(gpu_target(target.backend, target.arch, target.warp_size))
+def made_active(device: AbsentDevice, kernels: Sequence[Any]) -> Iterator[None]:
+    """Triton's driver is the stand-in, with an empty cache; afterwards all is as before, for these kernels too."""
+    driver, knobs = triton_module("triton.runtime.driver").driver, triton_module("triton.knobs")
     before = driver._active  # not `driver.active`, which fails where there is no GPU
-    with tempfile.TemporaryDirectory() as cache, knobs.cache.scope():
+    with TRITON_LOCK, tempfile.TemporaryDirectory() as cache, knobs.cache.scope():
         knobs.cache.dir = cache
         driver.set_active(device)
         try:
             yield
         finally:
             driver.set_active(before)
-            kernel.device_caches.pop(device, None)
+            for kernel in kernels:
+                kernel.device_caches.pop(device, None)
