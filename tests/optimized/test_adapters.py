@@ -16,6 +16,8 @@ from pagedkv.optimized.attention.adapters import (
     flash_attn_varlen_func, flash_attn_with_kvcache, mask_of_window, split_size_of,
 )  # fmt: skip
 from pagedkv.spec import Misuse
+from pagedkv.spec.attention_subject import RoundingModel
+from pagedkv.spec.bound import Bound, bound, rho
 
 BATCH, HEADS, KV_HEADS, DIM, SIZE, WIDTH = 3, 4, 2, 8, 4, 3
 WINDOWS = [(-1, -1), (0, 0), (2, 0), (-1, 0), (2, 2), (None, None), (5, 5)]
@@ -48,6 +50,21 @@ def dense(q: Tensor, key: Tensor, value: Tensor, seen: Callable[[int, int], bool
     return out
 
 
+MODEL = RoundingModel(tile=SIZE * WIDTH, num_tiles=2)
+"""Of the torch path: float32 throughout, a request at a time."""
+
+
+def bound_of(q: Tensor, key: Tensor, value: Tensor, **options: Any) -> Bound:
+    """The rounding bound of one request; `options` as `pagedkv.spec.attention`."""
+    tensors = (part.numpy() for part in (q, key, value))
+    return bound(*tensors, model=MODEL, scale=DIM**-0.5, **options)
+
+
+def is_close(out: Tensor, wanted: Tensor, exact: Bound) -> bool:
+    """Whether `out` is `wanted` up to rounding."""
+    return float(rho(out.numpy(), wanted.numpy(), exact.out_bound).max()) <= 1
+
+
 def flash_mask(causal: bool, window_size: tuple[int | None, int | None]) -> Callable[[int, int], bool]:
     """What FlashAttention documents: i + seqlen_k - seqlen_q - left <= j <= i + seqlen_k - seqlen_q + right."""
     left, right = (math.inf if side in (None, -1) else side for side in window_size)
@@ -71,15 +88,17 @@ def test_the_cached_call_sees_what_flash_attention_documents(
     out = flash_attn_with_kvcache(**arguments, causal=causal, window_size=window_size)
     assert isinstance(out, Tensor)
     for r, length in enumerate(arguments["cache_seqlens"].tolist()):
-        wanted = dense(arguments["q"][r], *contents(arguments, r, length), flash_mask(causal, window_size))
-        torch.testing.assert_close(out[r].double(), wanted, rtol=1e-5, atol=1e-6)
+        request = (arguments["q"][r], *contents(arguments, r, length))
+        mask = mask_of_window(causal or rows == 1, window_size)._asdict()
+        assert is_close(out[r], dense(*request, flash_mask(causal, window_size)), bound_of(*request, **mask))
 
 
 def test_alibi_falls_on_the_seen_side() -> None:
     arguments, slopes = cache_arguments(3), torch.tensor([0.5, 0.25, 0.125, 1.0])
     out = flash_attn_with_kvcache(**arguments, causal=True, alibi_slopes=slopes)
-    wanted = dense(arguments["q"][0], *contents(arguments, 0, 7), flash_mask(True, (-1, -1)), slopes)
-    torch.testing.assert_close(out[0].double(), wanted, rtol=1e-5, atol=1e-6)
+    request = (arguments["q"][0], *contents(arguments, 0, 7))
+    wanted = dense(*request, flash_mask(True, (-1, -1)), slopes)
+    assert is_close(torch.as_tensor(out)[0], wanted, bound_of(*request, alibi_slopes=slopes.numpy()))
     # One row is the last position: nothing lies behind it, so the call need not say that it is causal.
     one = cache_arguments(1)
     lax, strict = (flash_attn_with_kvcache(**one, causal=causal, alibi_slopes=slopes) for causal in (False, True))
@@ -183,10 +202,11 @@ def test_sinks_of_any_float_dtype_take_their_share() -> None:
         "cu_seqlens_q": torch.arange(4, dtype=torch.int32), "seqused_k": arguments["cache_seqlens"],
         "block_table": arguments["block_table"], "causal": True,
     }  # fmt: skip
-    plain, lse = flash_attn_varlen_func(**call, return_softmax_lse=True)
-    sunk = torch.as_tensor(flash_attn_varlen_func(**call, s_aux=torch.ones(HEADS, dtype=torch.bfloat16)))
-    share = 1 / (1 + torch.exp(1 - lse.T))
-    torch.testing.assert_close(sunk, plain * share[..., None])
+    sinks = torch.tensor([1, -2, 0, 3], dtype=torch.bfloat16)
+    out = torch.as_tensor(flash_attn_varlen_func(**call, s_aux=sinks))
+    for r, length in enumerate(arguments["cache_seqlens"].tolist()):
+        exact = bound_of(arguments["q"][r], *contents(arguments, r, length), sinks=sinks.double().numpy())
+        assert is_close(out[r : r + 1], torch.from_numpy(exact.out), exact)
 
 
 @given(st.booleans(), st.integers(-1, 4), st.integers(-1, 4))

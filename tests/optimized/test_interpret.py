@@ -47,10 +47,11 @@ def test_results_are_those_of_torch_in_every_order(num_elements: int, piece: int
 
 
 def test_the_language_written_in_itself() -> None:
-    x, out = torch.randn(8), torch.zeros(8)
+    x, out = torch.tensor([1.0, 0, -2, 5, 3, -1, 4, 2]), torch.zeros(8)  # exact but for the softmax
     Interpreted(tiny.language_kernel)[(1,)](x, out, 8)
-    expected = x.softmax(0) + x.sum() + x.max() + x.argmax() + x.cumsum(0) + 4
-    assert torch.allclose(out, expected, rtol=2**-20, atol=2**-20)
+    weights, others = x.double().softmax(0), x.sum() + x.max() + x.argmax() + x.cumsum(0) + 4
+    rounding = weights * (2 * 2.0**-22 + 10 * 2.0**-24) + (weights + others).abs() * 2.0**-24
+    assert bool(((out - others - weights).abs() <= rounding).all())
 
 
 @pytest.mark.parametrize("grid", [(5,), (2, 3), (2, 3, 2)])

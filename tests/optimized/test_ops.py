@@ -133,7 +133,7 @@ class Layer(nn.Module):
         write_kv(key, value, k_cache, v_cache, slot_mapping)
         attended = paged_attention(query, k_cache, v_cache, block_tables, seq_lens)
         assert isinstance(attended, Tensor)
-        return hidden + attended.flatten(1)[:, :16].sin()
+        return hidden + attended.flatten(1)[:, :16].relu()
 
 
 def steps(batch: int, count: int = 3) -> Iterator[tuple[Tensor, ...]]:
@@ -155,9 +155,9 @@ def test_a_layer_with_its_cache_compiles_whole(backend: str, head_major: bool) -
     compiled = torch.compile(twin, fullgraph=True, backend=backend)
     with torch.no_grad():
         for step in steps(batch=2):
-            torch.testing.assert_close(compiled(*step), layer(*step))
+            assert torch.equal(compiled(*step), layer(*step))
     assert layer.cache.any()
-    torch.testing.assert_close(twin.cache, layer.cache)
+    assert torch.equal(twin.cache, layer.cache)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # raised by the import of inductor itself
@@ -238,7 +238,7 @@ def test_an_exported_program_holds_the_operators() -> None:
         program = torch.export.export(layer, step)
         expected = layer(*step)
         layer.cache.zero_()
-        torch.testing.assert_close(program.module()(*step), expected)
+        assert torch.equal(program.module()(*step), expected)
     assert {op("write_kv"), op("paged_attention")} <= {node.target for node in program.graph.nodes}
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="Triton exists for Linux only")
 import torch
 from pagedkv.cli.main import main
 from pagedkv.optimized.audit import audit_table
+from pagedkv.optimized.audit.aot import KernelAudit
 from pagedkv.optimized.audit.targets import TARGETS
 from tests.optimized import address_kernels
 
@@ -25,8 +26,16 @@ def test_the_targets_are_those_of_the_audit() -> None:
     assert tuple(TARGETS) == audit.TARGETS
 
 
-def test_some_kernels_are_held_against_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ONE, "--rows", "--table", str(tmp_path / "absent.json")]) == 0
+@pytest.fixture
+def no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No table is committed, as where a wheel was installed; where it would be."""
+    monkeypatch.setattr(audit_table, "TABLE", tmp_path / "audit.json")
+    return tmp_path / "audit.json"
+
+
+@pytest.mark.usefixtures("no_table")
+def test_some_kernels_are_held_against_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ONE, "--rows"]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[0].split()[:3] == ["configuration", "target", "registers"]
     assert {line.split()[0] for line in printed.out.splitlines()[1:-1]} == {"copy_blocks"}
@@ -34,16 +43,28 @@ def test_some_kernels_are_held_against_the_table(tmp_path: Path, capsys: pytest.
     assert "compilations" in printed.err
 
 
-def test_a_difference_to_the_table_is_a_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*ONE, "--json", "--table", str(tmp_path / "absent.json")]) == 0
+def test_a_difference_to_the_table_is_a_violation(no_table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ONE, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["kernels"]
     table = audit_table.document([]) | {"rows": [{**row, "registers": row["registers"] + 1} for row in rows]}
-    audit_table.save(table, tmp_path / "audit.json")
-    assert main([*ONE, "--json", "--table", str(tmp_path / "audit.json")]) == 1
+    audit_table.save(table, no_table)
+    assert main([*ONE, "--json", "--table", str(no_table)]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["holds"]
     assert len(found["violations"]) == len(rows)
     assert "registers changed though neither" in found["violations"][0]
+
+
+def test_a_table_is_not_written_of_kernels_that_are_unfit(
+    no_table: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pagedkv.cli import audit  # noqa: PLC0415  # of the same name as a function
+
+    unfit = KernelAudit("decode", "decode in bytes", "sm_90", 255, 8, 0, 100, 0.1)
+    monkeypatch.setattr(audit, "own", lambda _: iter([unfit]))
+    assert main(["audit", "--update"]) == 1
+    assert "VIOLATED decode in bytes on sm_90: spills 8 bytes a thread" in capsys.readouterr().out
+    assert not no_table.exists()
 
 
 @pytest.fixture
@@ -57,6 +78,7 @@ def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
         return (cache, table, cache, 4096), {"WIDE": target != "sm_80"}
 
     module.arguments, module.kernel, module.number = arguments, address_kernels.block_kernel, 3
+    module.none = lambda target: []
     monkeypatch.setitem(sys.modules, "strangers", module)
 
 
@@ -81,6 +103,10 @@ def test_a_strangers_kernel_is_held_against_the_rules(capsys: pytest.CaptureFixt
         (["--example", "strangers:number"], "--example 'strangers:number': expected a function, not a int"),
         (["--example", "strangers:nothing"], "--example 'strangers:nothing' cannot be imported"),
         (["--example", "strangers:arguments"], "the example returns a pagedkv.optimized.launch.Launch"),
+        (["--example", "strangers:none"], "the example returns a pagedkv.optimized.launch.Launch"),
+        (["--example", "strangers:arguments", "--only", "decode"], "it goes with none of --only, --table, --all"),
+        ([*ONE[1:], "--table", "absent.json"], "--table absent.json: there is no such file"),
+        ([*ONE[1:], "--table", __file__], "--table"),
         (["--kernel", "strangers:kernel", "--example", "builtins:str"], "the example returns (arguments, constants)"),
     ],
 )

@@ -70,12 +70,15 @@ def goals() -> list[Goal]:
 
 
 def candidates(goal: Goal) -> list[Tiling]:
-    """All that are tried. A program of `decode` has the rows of one token: more would be padding."""
+    """All that are tried. A program of `decode` has the rows of one token: more would be padding.
+
+    Of the stages those that add a buffer (`Tiling.num_stages`), and 1 and 2, which schedule one buffer otherwise.
+    """
     least = max(16, power_of_two(goal.group))
     if goal.kernel == "decode":
-        every = product((16, 32, 64, 128), (least,), (2, 4, 8), (1, 2, 3, 4, 5))
+        every = product((16, 32, 64, 128), (least,), (2, 4, 8), (1, 2, 3, 5, 7))
     else:
-        every = product((32, 64, 128), sorted({max(least, 64), max(least, 128)}), (4, 8), (2, 3, 4))
+        every = product((32, 64, 128), sorted({max(least, 64), max(least, 128)}), (4, 8), (1, 2, 3, 5, 7))
     return [Tiling(*each) for each in every]
 
 

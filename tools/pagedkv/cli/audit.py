@@ -53,18 +53,35 @@ def run(arguments: argparse.Namespace) -> int:
         raise BadInput("--update writes the whole table: it goes with none of --all, --target, --only, --example")
     if arguments.kernel and not arguments.example:
         raise BadInput("--kernel needs --example, which gives its arguments")
+    if arguments.example and (arguments.only or arguments.table or arguments.all):
+        raise BadInput("--example is held against the rules alone: it goes with none of --only, --table, --all")
+    path, notes = arguments.table or audit_table.TABLE, list[str]()
+    compares = not (arguments.example or arguments.update)
+    committed = table_in(path, arguments.table is not None) if compares else None
     audits = list(strangers(arguments) if arguments.example else own(arguments))
     violations = [f"{each.configuration} on {each.target}: {what}" for each in audits for what in each.problems()]
-    path, notes = arguments.table or audit_table.TABLE, list[str]()
-    if arguments.update:
+    if arguments.update and not violations:  # a table is no excuse for a kernel that is unfit to ship
         table = audit_table.document(audits)
         audit_table.save(table, path)
         audit_page.rewrite(path.with_suffix(".md"), table)
-    elif not arguments.example:
-        found = audit_table.compare(audits, audit_table.load(path), whole=not partial)
+    elif compares:
+        found = audit_table.compare(audits, committed, whole=not partial)
         violations, notes = violations + found.violations, found.notes
     show(arguments, audits, violations, notes)
     return int(bool(violations))
+
+
+def table_in(path: Path, must_exist: bool) -> dict[str, Any] | None:
+    """The table to compare with; None where the package was installed without one, and none was asked for."""
+    from pagedkv.optimized.audit import audit_table  # noqa: PLC0415  # as above
+
+    try:
+        table = audit_table.load(path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"--table {path}: {error}") from error
+    if table is None and must_exist:
+        raise BadInput(f"--table {path}: there is no such file; --update writes it")
+    return table
 
 
 def own(arguments: argparse.Namespace) -> Iterator["KernelAudit"]:
@@ -109,7 +126,10 @@ def reported(lots: Iterator[list["KernelAudit"]], total: int) -> Iterator["Kerne
     done = 0
     for lot in lots:
         done += len(lot)
-        progress(f"audit: {done:,} of {total:,}, {sum(bool(each.problems()) for each in lot)} of the last unfit")
+        progress(f"audit: {done:,} of {total:,}")
+        for each in lot:
+            for problem in each.problems():
+                progress(f"audit: {each.configuration} on {each.target}: {problem}")
         yield from lot
 
 
@@ -138,7 +158,7 @@ def launches(found: Any, kernel: Any) -> list["Launch"]:
         name = getattr(kernel, "__name__", "kernel")
         return [Launch(name, name, kernel, (1,), tuple(found[0]), dict(found[1]))]
     several = [found] if isinstance(found, Launch) else list(found)
-    if not all(isinstance(each, Launch) for each in several):
+    if not several or not all(isinstance(each, Launch) for each in several):
         raise BadInput("the example returns a pagedkv.optimized.launch.Launch or several, or --kernel is missing")
     return several
 
