@@ -23,6 +23,12 @@ def gathering(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
     return Mutant(name, laws, f"{KERNELS}.gather", replacements, (LAUNCHES,), "gather_launch")
 
 
+def merging(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
+    """A mutant of the kernel behind `merge_attention`; its laws are in `tests.optimized.merge_laws`."""
+    module, launches = f"{KERNELS}.merge_attention", "pagedkv.optimized.attention.merge_launches"
+    return Mutant(name, laws, module, replacements, (launches,), "merge_attention_launch")
+
+
 MOVE_MUTANTS: tuple[Mutant, ...] = (
     move(
         "write_kv",
@@ -117,6 +123,46 @@ GATHER_MUTANTS: tuple[Mutant, ...] = (
     gathering("gather_dense_output", "layouts", ("head * out_stride_head", "head * WORDS")),
     gathering("gather_one_lane_of_a_word", "order", ("out + words_to * LANES + lanes", "out + words_to * LANES")),
     gathering("gather_one_step_short", "order", ("range(num_steps)", "range(num_steps - 1)")),
+)
+
+MERGE_MUTANTS: tuple[Mutant, ...] = (
+    merging(
+        "merge_max_started_at_0",
+        "attention",
+        ('tl.full((ROWS,), float("-inf"), tl.float32)', "tl.zeros((ROWS,), tl.float32)"),
+    ),
+    merging("merge_max_of_the_last_part", "attention", ("tl.maximum(largest, tl.load(", "(0 * largest + tl.load(")),
+    merging("merge_without_weights", "attention", ("values * weight[:, None])", "values)")),
+    merging("merge_exponentials_in_base_2", "attention", ("- shift) * LOG2_E)", "- shift))")),
+    merging("merge_lse_in_base_2", "attention", ("tl.log2(divisor) * LN_2", "tl.log2(divisor)")),
+    merging("merge_lse_without_its_shift", "attention", ("shift + tl.log2", "tl.log2")),
+    merging("merge_not_divided", "attention", ("acc * tl.div_rn(1.0, divisor)[:, None]", "acc")),
+    merging("merge_denominator_of_the_last_part", "attention", ("total += weight", "total = weight")),
+    merging(
+        "merge_nan_of_nothing",
+        "nothing",
+        ("tl.where(weight[:, None] == 0.0, 0.0, values * weight[:, None])", "values * weight[:, None]"),
+    ),
+    merging(
+        "merge_shift_by_minus_infinity",
+        "nothing",
+        ('tl.where(largest == float("-inf"), 0.0, largest)', "largest"),
+    ),
+    merging(
+        "merge_nothing_sums_to_0",
+        "nothing",
+        ('tl.where(nothing, float("-inf"), shift', "tl.where(nothing, 0.0, shift"),
+    ),
+    merging("merge_sums_of_the_first_head", "attention", ("head * lses_stride_head", "0 * lses_stride_head")),
+    merging("merge_values_of_the_first_part", "attention", ("part_outs += in_words", "part_outs += 0 * in_words")),
+    merging("merge_into_the_first_head", "attention", ("tl.num_programs(1) + head", "tl.num_programs(1)")),
+    merging("merge_past_the_last_row", "attention", ("is_row = row < total_q", "is_row = row >= 0")),
+    merging("merge_past_the_values", "attention", ("(value_dims < VALUE_DIM)", "(value_dims >= 0)")),
+    merging(
+        "merge_dense_rows",
+        "layouts",
+        ("in_words(outs_stride_row, WORD)", "in_words(tl.num_programs(1) * VALUE_DIM, WORD)"),
+    ),
 )
 
 NARROW_MUTANTS: tuple[Mutant, ...] = tuple(

@@ -53,6 +53,40 @@ def constant_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
 
 
 @triton.jit
+def clamped_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """Likewise, of an id that was clamped so that a -1 reads a block that exists."""
+    at = tl.arange(0, 16)
+    block = wide(tl.maximum(tl.load(table + tl.program_id(0)), 0), WIDE)
+    tl.store(out + at, tl.load(cache + block * 4096 + at))
+
+
+@triton.jit
+def chosen_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """Likewise, of an id that another one stands in for."""
+    at = tl.arange(0, 16)
+    block = tl.load(table + tl.program_id(0))
+    block = wide(tl.where(block < 0, 0, block), WIDE)
+    tl.store(out + at, tl.load(cache + block * 4096 + at))
+
+
+@triton.jit
+def slot_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """Likewise, of the block of a slot that was loaded."""
+    at = tl.arange(0, 16)
+    slot = tl.load(table + tl.program_id(0))
+    block = wide(slot // 16, WIDE)
+    tl.store(out + at, tl.load(cache + block * 4096 + at + slot % 16))
+
+
+@triton.jit
+def shifted_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """Likewise, of the id after the one that was loaded, or so many after it as the caller says."""
+    at = tl.arange(0, 16)
+    block = wide(stride_block + (tl.load(table + tl.program_id(0)) - 1), WIDE)
+    tl.store(out + at, tl.load(cache + block * 4096 + at))
+
+
+@triton.jit
 def grid_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
     """The id of the program times the size of the grid."""
     at = tl.arange(0, 16)
@@ -68,6 +102,14 @@ def carried_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
     for i in range(tl.load(table)):
         tl.store(out + i * 16 + at, tl.load(cache + offset + at))
         offset += wide(tl.load(table + i), WIDE) * stride_block
+
+
+@triton.jit
+def counter_kernel(cache, table, out, stride_block, WIDE: tl.constexpr):
+    """The number of a turn of a loop is multiplied by an argument."""
+    at = tl.arange(0, 16)
+    for turn in range(tl.load(table)):
+        tl.store(out + at, tl.load(cache + wide(turn, WIDE) * stride_block + at))
 
 
 @triton.jit

@@ -16,8 +16,7 @@ from pagedkv.optimized.attention.adapters import (
     flash_attn_varlen_func, flash_attn_with_kvcache, mask_of_window, split_size_of,
 )  # fmt: skip
 from pagedkv.spec import Misuse
-from pagedkv.spec.attention_subject import RoundingModel
-from pagedkv.spec.bound import Bound, bound, rho
+from tests.optimized.torch_bound import bound_of, is_close
 
 BATCH, HEADS, KV_HEADS, DIM, SIZE, WIDTH = 3, 4, 2, 8, 4, 3
 WINDOWS = [(-1, -1), (0, 0), (2, 0), (-1, 0), (2, 2), (None, None), (5, 5)]
@@ -50,26 +49,20 @@ def dense(q: Tensor, key: Tensor, value: Tensor, seen: Callable[[int, int], bool
     return out
 
 
-MODEL = RoundingModel(tile=SIZE * WIDTH, num_tiles=2)
-"""Of the torch path: float32 throughout, a request at a time."""
-
-
-def bound_of(q: Tensor, key: Tensor, value: Tensor, **options: Any) -> Bound:
-    """The rounding bound of one request; `options` as `pagedkv.spec.attention`."""
-    tensors = (part.numpy() for part in (q, key, value))
-    return bound(*tensors, model=MODEL, scale=DIM**-0.5, **options)
-
-
-def is_close(out: Tensor, wanted: Tensor, exact: Bound) -> bool:
-    """Whether `out` is `wanted` up to rounding."""
-    return float(rho(out.numpy(), wanted.numpy(), exact.out_bound).max()) <= 1
-
-
 def flash_mask(causal: bool, window_size: tuple[int | None, int | None]) -> Callable[[int, int], bool]:
     """What FlashAttention documents: i + seqlen_k - seqlen_q - left <= j <= i + seqlen_k - seqlen_q + right."""
     left, right = (math.inf if side in (None, -1) else side for side in window_size)
     right = 0 if causal else right
     return lambda own, j: own - left <= j <= own + right
+
+
+def varlen(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The same call for `flash_attn_varlen_func`, one row a request."""
+    return {
+        "q": arguments["q"].flatten(0, 1), "k": arguments["k_cache"], "v": arguments["v_cache"],
+        "cu_seqlens_q": torch.arange(4, dtype=torch.int32), "seqused_k": arguments["cache_seqlens"],
+        "block_table": arguments["block_table"],
+    }  # fmt: skip
 
 
 def contents(arguments: dict[str, Any], request: int, length: int) -> tuple[Tensor, Tensor]:
@@ -197,11 +190,7 @@ def test_the_varlen_call_equals_the_cached_call(causal: bool) -> None:
 
 def test_sinks_of_any_float_dtype_take_their_share() -> None:
     arguments = cache_arguments(1)
-    call = {
-        "q": arguments["q"].flatten(0, 1), "k": arguments["k_cache"], "v": arguments["v_cache"],
-        "cu_seqlens_q": torch.arange(4, dtype=torch.int32), "seqused_k": arguments["cache_seqlens"],
-        "block_table": arguments["block_table"], "causal": True,
-    }  # fmt: skip
+    call = {**varlen(arguments), "causal": True}
     sinks = torch.tensor([1, -2, 0, 3], dtype=torch.bfloat16)
     out = torch.as_tensor(flash_attn_varlen_func(**call, s_aux=sinks))
     for r, length in enumerate(arguments["cache_seqlens"].tolist()):
@@ -262,20 +251,28 @@ def test_what_is_not_supported_is_named(argument: str, options: dict[str, Any]) 
     ("argument", "value"),
     [
         ("dropout_p", 0.1), ("return_attn_probs", True), ("cp_world_size", 2), ("cp_rank", 1), ("q_v", torch.ones(1)),
-        ("q_descale", torch.ones(1)), ("cu_seqlens_k", torch.ones(1)), ("window_size", (1, 2)), ("s_aux", 1.0),
+        ("cu_seqlens_k", torch.ones(1)), ("window_size", (1, 2)), ("s_aux", 1.0),
         ("no_such_argument", 1), ("alibi_slopes", torch.zeros(4)), ("block_table", None),
     ],
 )  # fmt: skip
 def test_what_the_varlen_call_does_not_support_is_named(argument: str, value: object) -> None:
     arguments = cache_arguments(1)
-    call: dict[str, Any] = {
-        "q": arguments["q"].flatten(0, 1), "k": arguments["k_cache"], "v": arguments["v_cache"],
-        "cu_seqlens_q": torch.arange(4, dtype=torch.int32), "seqused_k": arguments["cache_seqlens"],
-        "block_table": arguments["block_table"], argument: value,
-    }  # fmt: skip
+    call = {**varlen(arguments), argument: value}
     with pytest.raises(Misuse) as caught:
         flash_attn_varlen_func(**call)
     assert caught.value.argument == argument
+
+
+def test_descales_are_of_fp8_caches_alone_and_these_are_refused() -> None:
+    arguments = cache_arguments(1)
+    call = varlen(arguments)
+    descales: dict[str, Any] = {
+        name: torch.full((), 7.0).expand(BATCH, KV_HEADS) for name in ("q_descale", "k_descale", "v_descale")
+    }
+    out, plain = (torch.as_tensor(flash_attn_varlen_func(**call, **more)) for more in (descales, {}))
+    assert torch.equal(out, plain)
+    with pytest.raises(Misuse, match=r"k\.dtype"):
+        flash_attn_varlen_func(**{**call, "k": call["k"].to(torch.float8_e4m3fn)}, **descales)
 
 
 def test_neither_call_looks_at_a_device() -> None:

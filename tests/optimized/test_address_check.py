@@ -67,6 +67,7 @@ USED_BY = {
     "write_kv": ("write",),
     "copy_blocks": ("copy_blocks",),
     "gather": ("gather",),
+    "merge_attention": ("merge_attention",),
 }
 """By module, the kernels of `Configuration` in which its lines are compiled."""
 HARMLESS = {

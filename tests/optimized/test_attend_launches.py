@@ -13,6 +13,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
 from pagedkv.optimized import paged_attention, workspace_size
+from pagedkv.optimized.attention import tuned
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
 from pagedkv.optimized.attention.cutting import (
@@ -241,6 +242,23 @@ def test_filling_splits_are_whole_tiles_and_fewer_in_larger_batches(batch: int, 
     assert filling_split_size(shape._replace(num_requests=2 * batch, total_q=2 * batch), processors) >= size
     splits = plan_of(shape, size).num_splits
     assert splits == 1 or (splits - 1) * batch * 2 <= 2 * processors
+
+
+def test_a_row_may_name_a_group_or_a_dim_that_is_no_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = (*tuned.KEYS, "tile", "rows", "num_warps", "num_stages")
+    rows = ["decode,*,*,*,*,*,16,16,1,1", "decode,*,*,*,8,*,16,16,2,1", "decode,*,*,*,5,*,16,16,4,1"]
+    rows += ["decode,*,*,*,64,*,16,16,8,1", "decode,*,*,128,1,*,16,16,6,1", "decode,*,*,80,1,*,16,16,3,1"]
+    table = tuple(dict(zip(columns, row.split(","), strict=True)) for row in rows)
+    monkeypatch.setattr(tuned, "table", lambda: table)
+    tuned.tiling.cache_clear()
+    try:
+        groups = (1, 5, 7, 8, 40, 128)
+        dims = {dim: tuned.tiling("decode", "any", "float16", dim, 1, 16).num_warps for dim in (64, 80, 96, 128)}
+        warps = {group: tuned.tiling("decode", "any", "float16", 64, group, 16).num_warps for group in groups}
+    finally:
+        tuned.tiling.cache_clear()
+    assert dims == {64: 1, 80: 3, 96: 6, 128: 6}
+    assert warps == {1: 1, 5: 4, 7: 2, 8: 2, 40: 8, 128: 8}
 
 
 @pytest.mark.parametrize("group", [1, 3, 5, 7, 8, 64, 128])

@@ -178,6 +178,27 @@ def test_a_gpu_without_triton_is_told_what_to_install(monkeypatch: pytest.Monkey
         backend_for(torch.device("cuda"))
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_torch_path_makes_nothing_on_another_device_than_its_tensors(rows: int) -> None:
+    """By name it serves any device. Here tensors that do not say where they lie would be on meta."""
+    tensors = launch() | {"sinks": torch.rand(4), "alibi_slopes": torch.rand(4)}
+    tensors["v_cache"][1, 0] = torch.nan  # which some rows see
+    tensors["query"] = torch.randn(2 * rows, 4, 8)
+    tensors["cu_seqlens_q"] = torch.arange(3, dtype=torch.int32) * rows
+    options: dict[str, Any] = {"backend": "torch", "softcap": 5.0, "window": 4}
+    pairs, slots, new = torch.tensor([[0, 1]]), torch.tensor([3, -1]), torch.randn(2, 2, 8)
+    for causal in (True, False):
+        expected = attend_lse(tensors, **options, causal=causal)
+        with torch.device("meta"):
+            got = attend_lse(tensors, **options, causal=causal)
+            torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    with torch.device("meta"):
+        merge_attention(torch.stack([expected[0]] * 2), torch.stack([expected[1]] * 2), backend="torch")
+        gather_kv(tensors["k_cache"], tensors["block_tables"][0], 5, backend="torch")
+        write_kv(new, new, tensors["k_cache"], tensors["v_cache"], slots, backend="torch")
+        copy_blocks([tensors["k_cache"]], pairs, backend="torch")
+
+
 def test_only_a_backend_without_splits_declares_that_they_change_nothing() -> None:
     assert OptimizedAttention("cpu").capabilities.split_invariant
     assert not OptimizedAttention("cuda").capabilities.split_invariant

@@ -44,7 +44,8 @@ def test_nothing_changed_that_is_not_in_the_committed_table(audits: list[KernelA
 def test_an_audit_is_of_what_the_configuration_says(audits: list[KernelAudit]) -> None:
     work = pairwise()
     assert [(each.target, each.configuration) for each in audits] == [(t, str(each)) for t, each in work]
-    assert {each.kernel for each in audits} == {"decode", "prefill", "merge", "write_kv", "copy_blocks", "gather"}
+    kernels = {"decode", "prefill", "merge", "write_kv", "copy_blocks", "gather", "merge_attention"}
+    assert {each.kernel for each in audits} == kernels
     for each, (_, configuration) in zip(audits, work, strict=True):
         reads = configuration.kernel in ATTENDING or configuration.kernel in ("copy_blocks", "gather")
         assert (each.kv_load_bits is not None) == each.kv_aligned == reads

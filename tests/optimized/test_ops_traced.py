@@ -118,6 +118,34 @@ def test_fake_tensors_give_the_shapes_of_real_ones(name: str, device: str) -> No
         assert real is None or fake.device.type == device
 
 
+class Closed(nn.Module):
+    """A call of which all arguments but one are constants."""
+
+    def __init__(self, name: str, argument: str) -> None:
+        super().__init__()
+        self.function, self.arguments = CALLS[name]
+        self.argument = argument
+
+    def forward(self, given: Tensor) -> Any:
+        return self.function(**{**self.arguments, self.argument: given})
+
+
+ONE_GIVEN = [
+    (name, argument)
+    for name in ("paged_attention", "gather_kv", "merge_attention")
+    for argument, value in CALLS[name][1].items()
+    if isinstance(value, Tensor)
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), ONE_GIVEN)
+def test_one_traced_argument_is_enough(name: str, argument: str) -> None:
+    module = Closed(name, argument)
+    given = module.arguments[argument]
+    program = torch.export.export(module, (given,)).module()
+    torch.testing.assert_close(program(given), module(given), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(("name", "argument"), [a for a in ASKING if a[1] not in ("out", "caches[1]")])
 def test_tensors_on_two_devices_are_refused_while_tracing(name: str, argument: str) -> None:
     function, arguments = CALLS[name]

@@ -38,8 +38,10 @@ def test_some_kernels_are_held_against_the_table(capsys: pytest.CaptureFixture[s
     assert main([*ONE, "--rows"]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines()[0].split()[:3] == ["configuration", "target", "registers"]
-    assert {line.split()[0] for line in printed.out.splitlines()[1:-1]} == {"copy_blocks"}
-    assert printed.out.splitlines()[-1] == "note: there is no committed table here to compare with"
+    *rows, note, verdict = printed.out.splitlines()[1:]
+    assert {line.split()[0] for line in rows} == {"copy_blocks"}
+    assert note == "note: there is no committed table here to compare with"
+    assert verdict == f"HOLDS: {len(rows)} compilations"
     assert "compilations" in printed.err
 
 
@@ -88,7 +90,8 @@ def test_a_strangers_kernel_is_held_against_the_rules(capsys: pytest.CaptureFixt
     assert main([*theirs, "--target", "sm_90"]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["block_kernel", "sm_90"]
     assert main([*theirs, "--target", "sm_80"]) == 1
-    last = capsys.readouterr().out.splitlines()[-1]
+    last, verdict = capsys.readouterr().out.splitlines()[-2:]
+    assert verdict == "VIOLATED: 1 compilations"
     assert last.startswith("VIOLATED block_kernel on sm_80: address_kernels.py:")
     assert last.endswith("of an id and a stride in 32 bits")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pagedkv.cli.inputs import BadInput, aside, named, positive, print_json, progress
-from pagedkv.cli.report import columns
+from pagedkv.cli.report import columns, verdict
 
 if TYPE_CHECKING:  # torch and Triton are imported when the verb runs: the command itself must not need them
     from pagedkv.optimized.attention.shipped import Configuration
@@ -172,8 +172,8 @@ def show(arguments: argparse.Namespace, audits: list["KernelAudit"], violations:
         print_json({"holds": not violations, "violations": violations, "notes": notes, "kernels": rows})
         return
     print("\n".join(row_lines(audits) if arguments.rows or arguments.example else most_lines(audits)))
-    print("\n".join([*(f"note: {note}" for note in notes), *(f"VIOLATED {each}" for each in violations)]), end="")
-    print("\n" if notes or violations else "", end="")
+    told = [*(f"note: {note}" for note in notes), *(f"VIOLATED {each}" for each in violations)]
+    print("\n".join([*told, f"{verdict(not violations).upper()}: {len(audits):,} compilations"]))
 
 
 def row_lines(audits: list["KernelAudit"]) -> list[str]:

@@ -5,8 +5,8 @@ not supported is `Misuse` that names the argument; nothing is ignored that would
 row that sees nothing has the log-sum-exp -inf, as in FlashAttention-3, where FlashAttention-2 answers +inf.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,12 @@ from pagedkv.optimized.attention.debug import check_call
 from pagedkv.optimized.attention.moves import write_kv
 from pagedkv.optimized.attention.tracing import is_traced
 from pagedkv.spec.words import Misuse, ceil_div
+
+
+WITHOUT_EFFECT: Final = (
+    "dropout_p", "return_attn_probs", "cp_world_size", "cp_rank", "q_descale", "k_descale", "v_descale",
+)  # fmt: skip
+"""At its default, or, as the descales, of an FP8 cache only, which is refused as such."""
 
 
 def flash_attn_with_kvcache(
@@ -80,7 +86,7 @@ def flash_attn_varlen_func(
     *,
     cu_seqlens_q: Tensor,
     seqused_k: Tensor,
-    block_table: Tensor,
+    block_table: Tensor | None = None,
     max_seqlen_q: int | None = None,
     max_seqlen_k: int | None = None,
     softmax_scale: float | None = None,
@@ -95,22 +101,20 @@ def flash_attn_varlen_func(
     scheduler_metadata: object = None,
     fa_version: int | None = None,
     deterministic: bool = False,
-    **unsupported: Any,
+    **others: Any,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Attention of rows of many requests, `q` (total_q, num_q_heads, head_dim), over paged `k` and `v`.
 
     By keyword, as vLLM's fork and FlashAttention order their arguments differently. `cu_seqlens_q` (batch + 1,),
     `seqused_k` (batch,) and `block_table` (batch, max_blocks) int32; `s_aux` (num_q_heads,): sinks, of any float dtype.
     `max_seqlen_q`, `max_seqlen_k`, `scheduler_metadata`, `fa_version` and `deterministic` say how to compute, not what,
-    and change nothing here. Window and `causal`: see `mask_of_window`.
+    and change nothing here; nor do the descales, which FlashAttention reads of an FP8 cache only, and vLLM always
+    passes. Window and `causal`: see `mask_of_window`.
 
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_softmax_lse` also (num_q_heads,
     total_q) float32. Raises `Misuse`, also for any other argument of the fork that is not at its default.
     """
-    for name, default in (("dropout_p", 0.0), ("return_attn_probs", False), ("cp_world_size", 1), ("cp_rank", 0)):
-        value = unsupported.pop(name, default)
-        require(value == default, name, value, f"{default}: other values are not supported")
-    refuse(**unsupported)
+    refuse_others(others)
     table, capacity = checked_table(block_table, None, "k", k)
     mask = mask_of_window(causal, (-1, -1) if window_size is None else window_size)
     refuse_odd_slopes(alibi_slopes, mask.causal)
@@ -204,7 +208,7 @@ def append(k: Tensor, v: Tensor | None, seq_lens: Tensor, tensors: tuple[Tensor,
     """Write `k` and `v` behind `seq_lens`, unless the call of attention that follows would be `Misuse`."""
     assert v is not None
     query, k_cache, v_cache, block_table, total = tensors
-    if not is_traced(query):
+    if not is_traced(query, k_cache, v_cache, block_table, total):
         scale, cu_seqlens_q = scale_of(query, options["scale"]), options["cu_seqlens_q"]
         mask = Mask(scale, options["causal"], options["window"], options["softcap"], options["alibi_slopes"], None)
         size = options["split_size"]
@@ -231,6 +235,14 @@ def refuse(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise Misuse(name, value, "None: it is not supported")
+
+
+def refuse_others(given: Mapping[str, object]) -> None:
+    """`Misuse` for what the varlen call is given beside its arguments, unless it changes nothing."""
+    for name, default in (("dropout_p", 0.0), ("return_attn_probs", False), ("cp_world_size", 1), ("cp_rank", 0)):
+        value = given.get(name, default)
+        require(value == default, name, value, f"{default}: other values are not supported")
+    refuse(**{name: value for name, value in given.items() if name not in WITHOUT_EFFECT})
 
 
 def refuse_odd_slopes(alibi_slopes: Tensor | None, causal: bool) -> None:

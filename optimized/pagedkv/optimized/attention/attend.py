@@ -99,7 +99,7 @@ def paged_attention(
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_lse` also the natural log-sum-exp
     (total_q, num_q_heads) float32. A row that sees nothing gives 0 and -inf. Raises `Misuse`, also for gradients.
     """
-    if is_traced(k_cache):
+    if is_traced(query, k_cache, v_cache, block_tables, seq_lens, cu_seqlens_q, alibi_slopes, sinks):
         return traced_attention(
             (query, k_cache, v_cache, block_tables, seq_lens), out, workspace, return_lse, cu_seqlens_q=cu_seqlens_q,
             scale=scale, causal=causal, window=window, softcap=softcap, alibi_slopes=alibi_slopes, sinks=sinks,

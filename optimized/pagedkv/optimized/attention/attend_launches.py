@@ -32,6 +32,8 @@ from pagedkv.spec.words import ceil_div
 SMALLEST = 2.0**-126
 """Where float32, as which the scale is passed, ends; a product with it may be 0, and 0 * -inf is no logit."""
 MOST_DIMS = 256
+MERGE_REGISTERS = 48
+"""Of a thread of `merge` on NVIDIA, at the most: enough not to spill, and few enough for many programs at once."""
 
 
 def attention_launches(
@@ -90,7 +92,9 @@ def _decode(call: AttentionCall, shape: Shape, cuts: Tiling, overrides: Override
             "VALUE_DIM", "VALUE_DIM_PADDED", "CAUSAL", "HAS_CU", "HAS_WINDOW", "PLAIN_LOGITS", "HAS_SINKS", "MAX_ROWS",
             "MAX_SPLITS",
         )  # fmt: skip
-        constants = {name: constants[name] for name in kept} | {"SPLITS": overrides.merged, "num_warps": 4}
+        warps = 4 if constants["VALUE_DIM_PADDED"] < 128 else 8
+        constants = {name: constants[name] for name in kept} | {"SPLITS": overrides.merged, "num_warps": warps}
+        constants |= max_registers(architecture, warps, MERGE_REGISTERS)
         args = (*parts, lengths, rows, sinks, call.out, call.lse, *sizes, call.mask.scale, *call.out.stride()[:2])
         grid = (requests, shape.num_q_heads, turns(plan.most, requests * shape.num_q_heads, programs))
         launches.append(Launch("merge", name, merge_kernel, grid, args, constants))

@@ -28,6 +28,7 @@ class Backend(Protocol):
     def gather(
         self, cache: Tensor, block_tables: Tensor, cu_seqlens: Tensor, starts: Tensor | None, out: Tensor
     ) -> None: ...
+    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None: ...
 
 
 def backend_for(device: torch.device, name: BackendName | None = None) -> Backend:

@@ -19,8 +19,6 @@ MAX_SPLITS = 64
 """Of a request: a longer one has longer splits. It bounds what the partial results take."""
 MERGED = 16
 """Splits that `merge` takes in one go."""
-MOST_OF_TABLE = 64
-"""The largest group that `tiles.csv` knows; larger ones are cut like it."""
 LARGEST_SPLIT = 2**30
 """Positions: sums with it stay below what 32 bits count."""
 
@@ -109,9 +107,9 @@ def architecture_of(device: torch.device) -> str:
 
 def cut(kernel: str, shape: Shape, architecture: str, given: Tiling | None = None) -> Tiling:
     """The tiling of a kernel for a shape, the table's unless given, with rows for a whole group at least."""
-    dim, group = max(16, power_of_two(max(shape.head_dim, shape.value_dim))), power_of_two(shape.group)
-    found = given or tiling(kernel, architecture, shape.dtype, dim, min(group, MOST_OF_TABLE), shape.block_size)
-    return replace(found, rows=max(found.rows, 16, group))
+    dim = max(shape.head_dim, shape.value_dim)
+    found = given or tiling(kernel, architecture, shape.dtype, dim, shape.group, shape.block_size)
+    return replace(found, rows=max(found.rows, 16, power_of_two(shape.group)))
 
 
 def plan_of(shape: Shape, split_size: int) -> Plan:

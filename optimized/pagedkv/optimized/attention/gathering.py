@@ -35,7 +35,7 @@ def gather_kv(
 
     Raises `Misuse`; on a GPU nobody looks for values out of range.
     """
-    if is_traced(cache):
+    if is_traced(cache, block_tables, cu_seqlens, starts):
         return traced_gather(cache, block_tables, cu_seqlens, starts, total, out, backend)
     check_cache("cache", cache)
     check_tensors(block_tables=block_tables)

@@ -4,16 +4,18 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import FORMATS, check_no_gradient, check_tensors, on_device, require
+from pagedkv.optimized.attention.backends import BackendName, backend_for
 from pagedkv.optimized.attention.tracing import is_traced
 
 
-def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
+def merge_attention(outs: Tensor, lses: Tensor, *, backend: BackendName | None = None) -> tuple[Tensor, Tensor]:
     """Merge results over disjoint sets of keys: `outs` (parts, total_q, num_q_heads, value_dim), `lses` (parts,
     total_q, num_q_heads) float32, natural. Returns (out in the dtype of `outs`, lse). A part that saw nothing (-inf)
-    counts for nothing, whatever its output holds. Parts are added in order, in float32. (Dao, 2023, §3.)
+    counts for nothing, whatever its output holds. Parts are added in order, in float32; on a GPU by one launch. (Dao,
+    2023, §3.) Raises `Misuse`, also for gradients.
     """
-    if is_traced(outs):
-        merged, lse = torch.ops.pagedkv.merge_attention.default(outs, lses)
+    if is_traced(outs, lses):
+        merged, lse = torch.ops.pagedkv.merge_attention.default(outs, lses, backend=backend)
         return merged, lse
     check_tensors(outs=outs, lses=lses)
     require(outs.dtype in FORMATS, "outs.dtype", outs.dtype, "float32, float16 or bfloat16")
@@ -25,14 +27,6 @@ def merge_attention(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
     on_device("lses", lses, outs.device)
     for name, tensor in (("outs", outs), ("lses", lses)):
         check_no_gradient(name, tensor)
-    top = lses.amax(0)
-    shift = torch.where(top == -torch.inf, 0.0, top)
-    total = torch.zeros_like(top)
-    out = torch.zeros(outs.shape[1:], dtype=torch.float32, device=outs.device)
-    for part, lse in zip(outs, lses, strict=True):
-        weight = torch.exp(lse - shift)
-        total += weight
-        out += torch.where(weight[..., None] == 0, 0.0, part.float()) * weight[..., None]
-    nothing = total == 0
-    merged = out / torch.where(nothing, 1.0, total)[..., None]
-    return merged.to(outs.dtype), torch.where(nothing, -torch.inf, shift + torch.log(total))
+    out, lse = outs.new_empty(outs.shape[1:]), lses.new_empty(lses.shape[1:])
+    backend_for(outs.device, backend).merge(outs, lses, out, lse)
+    return out, lse

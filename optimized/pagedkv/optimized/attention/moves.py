@@ -30,7 +30,7 @@ def write_kv(
     A slot is block * block_size + offset; rows with a slot < 0 are skipped. Rows are rounded to the caches' dtype, to
     nearest, ties to even. Slots are distinct and inside the cache; on a GPU nobody looks. Raises `Misuse`.
     """
-    if is_traced(k_cache):
+    if is_traced(key, value, k_cache, v_cache, slot_mapping):
         torch.ops.pagedkv.write_kv.default(key, value, k_cache, v_cache, slot_mapping, backend=backend)
         return
     tensors = {"k_cache": k_cache, "v_cache": v_cache, "key": key, "value": value, "slot_mapping": slot_mapping}
@@ -91,7 +91,7 @@ class BlockCopier:
 
     def __call__(self, pairs: Tensor) -> None:
         """`copy_blocks` with these caches: no synchronisation, and safe to capture in a CUDA graph."""
-        if is_traced(pairs):
+        if is_traced(pairs, *self.caches[:1]):
             torch.ops.pagedkv.copy_blocks.default(list(self.caches), pairs, backend=self._backend)
             return
         check_tensors(pairs=pairs)
@@ -112,7 +112,7 @@ def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName
     source < 0 is skipped, so that a plan can be padded. On the CPU a bad pair is `Misuse`; on a GPU nobody looks.
     The first call with these caches waits for the device; `BlockCopier` prepares that, and the checks, once.
     """
-    if is_traced(pairs):
+    if is_traced(pairs, *caches[:1]):
         torch.ops.pagedkv.copy_blocks.default(list(caches), pairs, backend=backend)
         return
     BlockCopier(caches, backend=backend)(pairs)

@@ -89,7 +89,7 @@ def _fake_gather_out(*tensors: Any, **options: Any) -> None:
     _fake_gather(*tensors, **options)
 
 
-def _fake_merge(outs: Tensor, lses: Tensor) -> tuple[Tensor, Tensor]:
+def _fake_merge(outs: Tensor, lses: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
     _check_fakes(outs.device, outs=outs, lses=lses)
     return outs.new_empty(outs.shape[1:]), lses.new_empty(lses.shape[1:])
 
@@ -105,7 +105,11 @@ OPERATORS: Final = (
     ("copy_blocks(Tensor(a!)[] caches, Tensor pairs, *, str? backend=None) -> ()", copy_blocks, _fake_copy_blocks),
     (f"gather_kv({_PAGES}, SymInt? total, *, {_STARTS}) -> Tensor", _gather, _fake_gather),
     (f"gather_kv_out({_PAGES}, SymInt? total, *, Tensor(a!) out, {_STARTS}) -> ()", _gather_out, _fake_gather_out),
-    ("merge_attention(Tensor outs, Tensor lses) -> (Tensor, Tensor)", merge_attention, _fake_merge),
+    (
+        "merge_attention(Tensor outs, Tensor lses, *, str? backend=None) -> (Tensor, Tensor)",
+        merge_attention,
+        _fake_merge,
+    ),
 )
 """Schema, implementation, fake. The log-sum-exp is always returned: how many tensors come out is part of the schema."""
 

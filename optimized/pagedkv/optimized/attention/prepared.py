@@ -96,7 +96,7 @@ class PreparedAttention:
         `out`, if given, is contiguous. Raises `Misuse` for another form than that prepared for.
         """
         call, read = self._call, (query, k_cache, v_cache)
-        if is_traced(k_cache):
+        if is_traced(*read):
             kept = (call.block_tables, call.seq_lens)
             return traced_attention((*read, *kept), out, call.workspace, self._return_lse, **self._options)
         for name, tensor in zip(VARYING, read, strict=False):

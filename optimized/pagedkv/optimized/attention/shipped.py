@@ -10,6 +10,7 @@ import torch
 
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
+from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, gather_launch, write_launch
 from pagedkv.optimized.audit.pairwise import covering
 from pagedkv.optimized.audit.targets import TARGETS
@@ -30,6 +31,8 @@ and those others."""
 MERGING: Final = ("merge", "merge in a mixed batch")
 """Of the second and the third."""
 MOVING: Final = ("write", "write float32", "copy_blocks", "gather")
+COMBINING: Final = "merge_attention"
+"""Of results that the caller has; its dims are those of the values."""
 NUM_KV_HEADS: Final = 2
 NUM_REQUESTS: Final = 2
 SPREAD: Final = 7919
@@ -42,7 +45,7 @@ class Configuration(NamedTuple):
     """One way in which a kernel is compiled; None for what does not matter to it."""
 
     kernel: str
-    """One of `ATTENDING`, `MERGING` or `MOVING`."""
+    """One of `ATTENDING`, `MERGING` or `MOVING`, or `COMBINING`."""
     dtype: str
     """Of the caches."""
     dims: tuple[int, int]
@@ -82,6 +85,8 @@ def configurations() -> list[Configuration]:
     for kernel, dtype, dims, page in product(MOVING, DTYPES, DIMS, PAGES):
         if (kernel, dtype) != ("write float32", "float32"):  # the same as "write"
             found.append(Configuration(kernel, dtype, dims, None, page, None))
+    for dtype, (_, dim) in product(DTYPES, DIMS):
+        found.append(Configuration(COMBINING, dtype, (dim, dim), None, None, None))
     return list(dict.fromkeys([*found, *USUAL]))
 
 
@@ -109,6 +114,8 @@ def launch_for(configuration: Configuration, target: str) -> Launch:
     """The launch of a configuration on a target: tensors on the CPU, for their types and shapes only."""
     if configuration.kernel in MOVING:
         launch = _moving(configuration)
+    elif configuration.kernel == COMBINING:
+        launch = _combining(configuration)
     else:
         launches = _attending(configuration, target)
         launch = next(each for each in launches if each.name == configuration.kernel.split()[0])
@@ -134,6 +141,12 @@ def _attending(configuration: Configuration, target: str) -> list[Launch]:
         split_size=2 * POSITIONS if kernel in ("decode", "prefill") else 256,
     )
     return attention_launches(call, architecture=target)
+
+
+def _combining(configuration: Configuration) -> Launch:
+    outs = torch.zeros(2, 3, NUM_KV_HEADS, configuration.dims[1], dtype=getattr(torch, configuration.dtype))
+    lses = torch.zeros(outs.shape[:3])
+    return merge_attention_launch(outs, lses, outs[0], lses[0])
 
 
 def _mask(name: str, heads: int) -> Mask:

@@ -1,7 +1,8 @@
 """The simple backend: gather the pages of a request, then attend with torch's own products.
 
-For tensors on the CPU. One request at a time, so that no bit depends on the batch; in float32 whatever the dtype of
-the cache. A row reads what it sees and nothing else: unused slots may hold anything.
+For tensors on the CPU, and by name on any device, for which it waits, as it looks at lengths. One request at a time, so
+that no bit depends on the batch; in float32 whatever the dtype of the cache. A row reads what it sees and nothing else:
+unused slots may hold anything.
 """
 
 from collections.abc import Sequence
@@ -68,6 +69,18 @@ class TorchBackend:
             out[begin:end] = cache[blocks].flatten(0, 1)[first % size :][: end - begin]
         out[ends[-1] :] = 0
 
+    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
+        """Part after part; `out` and `lse` are new."""
+        largest = lses.amax(0)
+        shift = torch.where(largest == -torch.inf, 0.0, largest)
+        total, acc = torch.zeros_like(shift), torch.zeros(out.shape, dtype=torch.float32, device=out.device)
+        for part, weight in zip(outs, torch.exp(lses - shift), strict=True):
+            total += weight
+            acc += torch.where(weight[..., None] == 0, 0.0, part.float()) * weight[..., None]
+        nothing = total == 0
+        out.copy_(acc / torch.where(nothing, 1.0, total)[..., None])
+        lse.copy_(torch.where(nothing, -torch.inf, shift + torch.log(total)))
+
 
 def first_seen(length: int, rows: int, mask: Mask) -> int:
     """The first position that any row of a request sees."""
@@ -80,9 +93,10 @@ def attend_request(
     """(out (m, num_q_heads, value_dim), lse (m, num_q_heads)) of one request; `key`, `value` (length - first, …)."""
     rows, num_q_heads, _ = query.shape
     num_kv_heads = key.shape[1]
-    positions = torch.arange(first, length)
-    own = torch.arange(length - rows, length)[:, None]
-    seen = (positions <= own) if mask.causal else torch.ones(rows, len(positions), dtype=torch.bool)
+    device = key.device
+    positions = torch.arange(first, length, device=device)
+    own = torch.arange(length - rows, length, device=device)[:, None]
+    seen = (positions <= own) if mask.causal else torch.ones(rows, len(positions), dtype=torch.bool, device=device)
     if mask.window is not None:
         seen &= (positions > own - mask.window) & (positions < own + mask.window)
     # Rows of one KV head's group together: (num_kv_heads, m * group, dim), row-major in (m, group).
@@ -96,7 +110,7 @@ def attend_request(
         s = s + mask.alibi_slopes[:, None] * (positions - own).float()[:, None, :]
     s = s.masked_fill(~seen[:, None, :], -torch.inf)
     extra = None if mask.sinks is None else mask.sinks.expand(rows, num_q_heads)
-    top = s.amax(2) if s.shape[2] else torch.full((rows, num_q_heads), -torch.inf)
+    top = s.amax(2) if s.shape[2] else torch.full((rows, num_q_heads), -torch.inf, device=device)
     top = top if extra is None else torch.maximum(top, extra)
     shift = torch.where(top == -torch.inf, 0.0, top)
     p = torch.exp(s - shift[..., None])

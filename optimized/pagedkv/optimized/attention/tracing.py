@@ -11,13 +11,18 @@ import torch
 from torch import Tensor
 
 
-def is_traced(tensor: object) -> bool:
-    """Whether a call with this tensor is recorded, not computed.
+def is_traced(*tensors: object) -> bool:
+    """Whether a call with these tensors is recorded, not computed.
 
-    True while Dynamo reads the caller, for a class with a dispatch of its own (fake and functional tensors), on meta.
+    True while Dynamo reads the caller, and if one of them has a class with a dispatch of its own (fake and functional
+    tensors) or lies on meta: the others may be constants, such as caches that an exported function closes over.
     """
-    if torch.compiler.is_dynamo_compiling():
-        return True
+    return torch.compiler.is_dynamo_compiling() or any(map(_has_no_values, tensors))
+
+
+def _has_no_values(tensor: object) -> bool:
+    if type(tensor) is Tensor:
+        return tensor.is_meta
     own = getattr(type(tensor), "__torch_dispatch__", None)
     return isinstance(tensor, Tensor) and (own is not Tensor.__torch_dispatch__ or tensor.is_meta)
 

@@ -1,4 +1,4 @@
-"""The Triton backend: runs the launches of `attend_launches` and `move_launches`."""
+"""The Triton backend: runs the launches of `attend_launches`, `merge_launches` and `move_launches`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from pagedkv.optimized.attention import debug
 from pagedkv.optimized.attention.arguments import AttentionCall
 from pagedkv.optimized.attention.attend_launches import attention_launches
 from pagedkv.optimized.attention.backends import Copier, made_current
+from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, gather_launch, write_launch
 from pagedkv.optimized.launch import Launch
 
@@ -52,6 +53,10 @@ class TritonBackend:
         if debug.DEBUG:
             debug.check_gather(cache, block_tables, cu_seqlens, starts, len(out))
         self.launch(gather_launch(cache, block_tables, cu_seqlens, starts, out))
+
+    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
+        """One launch."""
+        self.launch(merge_attention_launch(outs, lses, out, lse))
 
     def launch(self, launch: Launch) -> Any:
         """Run it; tests interpret it instead. See `Launch.run`."""

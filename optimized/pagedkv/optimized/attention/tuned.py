@@ -11,8 +11,11 @@ from functools import lru_cache
 from importlib import resources
 
 KEYS = ("kernel", "architecture", "dtype", "head_dim", "group", "block_size")
-"""`architecture` as in `pagedkv.optimized.audit.targets.TARGETS`; `head_dim` (the larger of K and V) and `group` are
-rounded up to a power of two, a group to 64 at most."""
+"""`architecture` as in `pagedkv.optimized.audit.targets.TARGETS`. `head_dim` is the larger of K and V. A row may name
+it and `group` as they are, or rounded up to a power of two, a head_dim to at least 16, a group to 64 at most."""
+
+MOST_OF_TABLE = 64
+"""The largest group that the table knows; larger ones are cut like it."""
 
 REGISTERS = 65536
 """Of an NVIDIA multiprocessor, 32 bits each."""
@@ -41,21 +44,23 @@ def table() -> tuple[dict[str, str], ...]:
 
 @lru_cache(maxsize=4096)
 def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int, block_size: int) -> Tiling:
-    """The tiling of a launch; `head_dim` and `group` are powers of two. `KeyError` for a kernel without a default."""
-    wanted = dict(zip(KEYS, map(str, (kernel, architecture, dtype, head_dim, group, block_size)), strict=True))
-    fitting = [row for row in table() if all(row[key] in ("*", value) for key, value in wanted.items())]
+    """The tiling of a launch. `KeyError` for a kernel without a row."""
+    exact = (kernel, architecture, dtype, head_dim, group, block_size)
+    rounded = {"head_dim": max(16, power_of_two(head_dim)), "group": min(power_of_two(group), MOST_OF_TABLE)}
+    wanted = {key: ("*", str(value), str(rounded.get(key, value))) for key, value in zip(KEYS, exact, strict=True)}
+    fitting = [row for row in table() if all(row[key] in values for key, values in wanted.items())]
     if not fitting:
         raise KeyError(f"tiles.csv has no row for {wanted}")
     best = max(enumerate(fitting), key=lambda entry: (sum(entry[1][key] != "*" for key in KEYS), entry[0]))[1]
     return Tiling(*(int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
 
 
-def max_registers(architecture: str, num_warps: int) -> dict[str, int]:
-    """The option of a launch that allows a thread all the registers there are.
+def max_registers(architecture: str, num_warps: int, most: int = 255) -> dict[str, int]:
+    """The option of a launch that allows a thread all the registers there are, or `most`.
 
     Without it NVIDIA's assembler sets a limit that lets more programs run at once, and spills a little to keep it.
     """
-    return {"maxnreg": min(255, REGISTERS // (32 * num_warps))} if architecture.startswith("sm_") else {}
+    return {"maxnreg": min(most, REGISTERS // (32 * num_warps))} if architecture.startswith("sm_") else {}
 
 
 def power_of_two(number: int) -> int:

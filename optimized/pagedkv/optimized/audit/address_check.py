@@ -1,9 +1,9 @@
 """Addresses in the compiler's own words: where one is multiplied in 32 bits, and which loads read the KV cache.
 
 A block id times a stride passes 2^31 in any pool worth having, and no tiny shape shows it. So it is looked up in the
-TTIR of the compiled kernel: on the way to a pointer, a number that comes from memory or from the id of the program is
-multiplied by a stride in 64 bits, or the kernel is wrong. Divisions, clamps and loop counters end the way: what they
-give is a position or a block number again, which 32 bits hold by contract.
+TTIR of the compiled kernel: on the way to a pointer, an id is multiplied by a stride in 64 bits, or the kernel is
+wrong. What a quotient, a remainder, a clamp or a loop counter gives is a position or a block number again, which 32
+bits hold by contract: products before it are no part of the offset.
 
 Strides that are given as 64-bit numbers make every product a 64-bit one. So the examples that the kernel is compiled
 with must have strides that fit 32 bits; those of a small tensor do.
@@ -18,6 +18,8 @@ from pagedkv.optimized.audit.ttir import Value, upstream
 SHAPING: Final = ("arith.extsi", "arith.extui", "arith.trunci", "tt.splat", "tt.broadcast", "tt.expand_dims",
                   "tt.reshape", "tt.trans", "ttg.convert_layout")  # fmt: skip
 """What changes the type or the shape of a number, and not its value."""
+CLAMPING: Final = ("arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui", "arith.select")
+DIVIDING: Final = ("arith.divsi", "arith.divui", "arith.shrsi", "arith.shrui")
 PRODUCTS: Final = ("arith.muli", "arith.shli")
 LINEAR: Final = (*SHAPING, *PRODUCTS, "arith.addi", "arith.subi", "arith.select", "carried", "passed")
 """What an offset is made of, so that a product in it is a part of the offset."""
@@ -31,9 +33,10 @@ DATA: Final = ("tt.dot", *IDS)
 def narrow_products(values: Sequence[Value]) -> list[str]:
     """Where an id is multiplied in less than 64 bits on the way to an address: the line, and what is multiplied.
 
-    An id is what comes from memory or from the id of the program. It counts if it is multiplied by what is made of
-    the kernel's arguments and the size of its grid, which are strides and sizes; and, just as it was loaded, by a
-    constant, too. The number of a lane counts where the stride is an argument, which may be as long as it likes.
+    An id is what is computed from memory or from the id of the program. It counts if it is multiplied by what is made
+    of the kernel's arguments and the size of its grid, which are strides and sizes; and where it is close to what was
+    loaded, by a constant, too. The number of a lane, or of a turn of a loop, counts where the stride is
+    an argument, which may be as long as it likes.
     """
     found = []
     for value in values:
@@ -51,7 +54,7 @@ def narrow_products(values: Sequence[Value]) -> list[str]:
 def _is_id_times_stride(product: Value) -> bool:
     a, b = product.sources
     for one, other in ((a, b), (b, a)):
-        if _is_id(one) and not _is_id(other) and (_is_stride(other) or _is_as_loaded(one)):
+        if _is_id(one) and not _is_id(other) and (_is_stride(other) or _is_close_to_loaded(one)):
             return True
         if _is_lane(one) and not _is_lane(other) and _is_argument(other):
             return True
@@ -63,7 +66,7 @@ def _is_id(value: Value) -> bool:
 
 
 def _is_lane(value: Value) -> bool:
-    return any(each.operation == "tt.make_range" for each in upstream(value))
+    return any(each.operation in ("tt.make_range", "counter") for each in upstream(value))
 
 
 def _is_argument(value: Value) -> bool:
@@ -74,8 +77,24 @@ def _is_stride(value: Value) -> bool:
     return any(each.operation in ("argument", "tt.get_num_programs") for each in upstream(value))
 
 
-def _is_as_loaded(value: Value) -> bool:
-    return any(each.operation in LOADS for each in upstream(value, SHAPING) if each.operation not in SHAPING)
+def _is_close_to_loaded(value: Value) -> bool:
+    """Whether it is what was loaded, or that clamped, or so many after it, or of a slot that was loaded its block.
+
+    So many: what is no id and no position itself. A row less the row where its request begins is close to neither.
+    """
+    if value.operation in LOADS:
+        return True
+    if value.operation in (*SHAPING, *CLAMPING):
+        return any(map(_is_close_to_loaded, value.sources))
+    if value.operation in DIVIDING:
+        return _is_close_to_loaded(value.sources[0])
+    moving = [each for each in value.sources if any(map(_varies, upstream(each)))]
+    is_shifted = value.operation == "arith.addi" or (value.operation == "arith.subi" and moving == value.sources[:1])
+    return is_shifted and len(moving) == 1 and _is_close_to_loaded(moving[0])
+
+
+def _varies(value: Value) -> bool:
+    return value.operation in (*IDS, "tt.make_range", "counter")
 
 
 def kv_loads(values: Sequence[Value]) -> list[Value]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
 from pagedkv.optimized.attention.cutting import Overrides
+from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, write_launch
 from pagedkv.optimized.audit.access_log import LaunchAccess, merge_spans
 from pagedkv.optimized.audit.interpret import recording
@@ -112,6 +113,13 @@ def copy_work(pairs: int = 4) -> Work:
     return Work(f"copy {pairs} blocks", launches, 2 * pairs * _size(cache[0]) + 16 * pairs)
 
 
+def merge_work(tokens: int = 32) -> Work:
+    """Merging two results of a decode: each part is read once, and one stored, outputs and sums."""
+    outs, lses = torch.zeros(2, tokens, 8, 128, dtype=torch.bfloat16), torch.zeros(2, tokens, 8)
+    launch = merge_attention_launch(outs, lses, outs[0].clone(), lses[0].clone())
+    return Work(f"merge two results of {tokens} tokens", [launch], 3 * (_size(outs[0]) + _size(lses[0])))
+
+
 def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.itemsize
 
@@ -128,6 +136,7 @@ WORKS: Final[tuple[Callable[[], Work], ...]] = (
     lambda: attention_work("chunk of 64 tokens, context 2048, group 4, block 16", [2048], [64], 16, 4),
     write_work,
     copy_work,
+    merge_work,
 )
 """What the page shows."""
 

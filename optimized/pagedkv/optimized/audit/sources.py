@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
-BESIDE = ("attend_launches.py", "move_launches.py", "cutting.py", "tuned.py", "tiles.csv")
+BESIDE = ("attend_launches.py", "merge_launches.py", "move_launches.py", "cutting.py", "tuned.py", "tiles.csv")
 """Files of `pagedkv.optimized.attention` that choose what a kernel is compiled for; those that exist count."""
 DIGITS = 12
 

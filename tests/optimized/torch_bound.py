@@ -1,0 +1,20 @@
+"""The rounding bound of the torch path, for tests that have one request at hand."""
+
+from typing import Any
+
+from torch import Tensor
+
+from pagedkv.spec.attention_subject import RoundingModel
+from pagedkv.spec.bound import Bound, bound, rho
+
+
+def bound_of(q: Tensor, key: Tensor, value: Tensor, **options: Any) -> Bound:
+    """`options` as `pagedkv.spec.attention`. The path sums in float32 throughout, a request at a time."""
+    model = RoundingModel(tile=len(key), num_tiles=2)
+    tensors = (part.numpy() for part in (q, key, value))
+    return bound(*tensors, model=model, scale=q.shape[-1] ** -0.5, **options)
+
+
+def is_close(out: Tensor, wanted: Tensor, exact: Bound) -> bool:
+    """Whether `out` is `wanted` up to rounding."""
+    return float(rho(out.numpy(), wanted.numpy(), exact.out_bound).max()) <= 1
