@@ -246,8 +246,8 @@ def test_filling_splits_are_whole_tiles_and_fewer_in_larger_batches(batch: int, 
 
 def test_a_row_may_name_a_group_or_a_dim_that_is_no_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = (*tuned.KEYS, "tile", "rows", "num_warps", "num_stages")
-    rows = ["decode,*,*,*,*,*,16,16,1,1", "decode,*,*,*,8,*,16,16,2,1", "decode,*,*,*,5,*,16,16,4,1"]
-    rows += ["decode,*,*,*,64,*,16,16,8,1", "decode,*,*,128,1,*,16,16,6,1", "decode,*,*,80,1,*,16,16,3,1"]
+    rows = ["decode,*,*,*,*,*,16,16,1,1", "decode,*,*,*,5,*,16,16,4,1", "decode,*,*,*,8,*,16,16,2,1"]
+    rows += ["decode,*,*,*,64,*,16,16,8,1", "decode,*,*,80,*,*,16,16,3,1", "decode,*,*,128,1,*,16,16,6,1"]
     table = tuple(dict(zip(columns, row.split(","), strict=True)) for row in rows)
     monkeypatch.setattr(tuned, "table", lambda: table)
     tuned.tiling.cache_clear()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 from pagedkv.optimized import copy_blocks, gather_kv, merge_attention, paged_attention, write_kv
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
@@ -116,6 +116,24 @@ def test_fake_tensors_give_the_shapes_of_real_ones(name: str, device: str) -> No
             real.shape, real.dtype, real.stride()
         )  # fmt: skip
         assert real is None or fake.device.type == device
+
+
+EACH = [
+    (name, argument) for name, (_, arguments) in CALLS.items() for argument, v in arguments.items() if v is not None
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), [(n, a) for n, a in EACH if isinstance(CALLS[n][1][a], Tensor | list)])
+def test_nothing_is_computed_if_one_argument_has_no_values(name: str, argument: str) -> None:
+    function, arguments = CALLS[name]
+    before = moved(arguments, torch.clone)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        given = arguments[argument]
+        fake = [given[0], mode.from_tensor(given[1])] if isinstance(given, list) else mode.from_tensor(given)
+        results = torch.utils._pytree.tree_leaves(function(**{**arguments, argument: fake}))
+    assert all(isinstance(result, FakeTensor) for result in results if result is not None)
+    for tensor, was in zip(*map(torch.utils._pytree.tree_leaves, (arguments, before)), strict=True):
+        assert not isinstance(tensor, Tensor) or torch.equal(tensor, was)
 
 
 class Closed(nn.Module):

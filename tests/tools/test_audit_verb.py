@@ -41,7 +41,7 @@ def test_some_kernels_are_held_against_the_table(capsys: pytest.CaptureFixture[s
     *rows, note, verdict = printed.out.splitlines()[1:]
     assert {line.split()[0] for line in rows} == {"copy_blocks"}
     assert note == "note: there is no committed table here to compare with"
-    assert verdict == f"HOLDS: {len(rows)} compilations"
+    assert verdict == f"HOLDS: {len(rows)} compiled"
     assert "compilations" in printed.err
 
 
@@ -91,7 +91,7 @@ def test_a_strangers_kernel_is_held_against_the_rules(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["block_kernel", "sm_90"]
     assert main([*theirs, "--target", "sm_80"]) == 1
     last, verdict = capsys.readouterr().out.splitlines()[-2:]
-    assert verdict == "VIOLATED: 1 compilations"
+    assert verdict == "VIOLATED: 1 compiled"
     assert last.startswith("VIOLATED block_kernel on sm_80: address_kernels.py:")
     assert last.endswith("of an id and a stride in 32 bits")
 

@@ -60,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     committed = table_in(path, arguments.table is not None) if compares else None
     audits = list(strangers(arguments) if arguments.example else own(arguments))
     violations = [f"{each.configuration} on {each.target}: {what}" for each in audits for what in each.problems()]
-    if arguments.update and not violations:  # a table is no excuse for a kernel that is unfit to ship
+    if arguments.update and violations:  # a table is no excuse for a kernel that is unfit to ship
+        notes.append(f"{path} is left as it is")
+    elif arguments.update:
         table = audit_table.document(audits)
         audit_table.save(table, path)
         audit_page.rewrite(path.with_suffix(".md"), table)
@@ -173,7 +175,7 @@ def show(arguments: argparse.Namespace, audits: list["KernelAudit"], violations:
         return
     print("\n".join(row_lines(audits) if arguments.rows or arguments.example else most_lines(audits)))
     told = [*(f"note: {note}" for note in notes), *(f"VIOLATED {each}" for each in violations)]
-    print("\n".join([*told, f"{verdict(not violations).upper()}: {len(audits):,} compilations"]))
+    print("\n".join([*told, f"{verdict(not violations).upper()}: {len(audits):,} compiled"]))
 
 
 def row_lines(audits: list["KernelAudit"]) -> list[str]:

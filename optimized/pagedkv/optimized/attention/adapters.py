@@ -25,7 +25,7 @@ from pagedkv.spec.words import Misuse, ceil_div
 WITHOUT_EFFECT: Final = (
     "dropout_p", "return_attn_probs", "cp_world_size", "cp_rank", "q_descale", "k_descale", "v_descale",
 )  # fmt: skip
-"""At its default, or, as the descales, of an FP8 cache only, which is refused as such."""
+"""Arguments of the varlen call that change nothing: at their defaults, or, like the descales, of an FP8 cache only."""
 
 
 def flash_attn_with_kvcache(
@@ -241,7 +241,12 @@ def refuse_others(given: Mapping[str, object]) -> None:
     """`Misuse` for what the varlen call is given beside its arguments, unless it changes nothing."""
     for name, default in (("dropout_p", 0.0), ("return_attn_probs", False), ("cp_world_size", 1), ("cp_rank", 0)):
         value = given.get(name, default)
-        require(value == default, name, value, f"{default}: other values are not supported")
+        require(
+            not isinstance(value, Tensor) and value == default,
+            name,
+            value,
+            f"{default}: other values are not supported",
+        )
     refuse(**{name: value for name, value in given.items() if name not in WITHOUT_EFFECT})
 
 

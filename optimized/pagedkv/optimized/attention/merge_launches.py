@@ -10,8 +10,8 @@ from pagedkv.optimized.kernels.merge_attention import merge_attention_kernel
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.words import ceil_div
 
-PIECE: Final = 2048
-"""Elements of the output that a program of four warps makes about."""
+PIECE: Final = 512
+"""Elements of the output that a program makes about, which is one warp: so a decode of few tokens has many programs."""
 
 
 def merge_attention_launch(outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> Launch:
@@ -27,7 +27,7 @@ def merge_attention_launch(outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor)
         "VALUE_DIM_PADDED": padded,
         "ROWS": rows,
         "WORD": word_of(outs),
-        "num_warps": 4,
+        "num_warps": 1,
     }
     return Launch(
         "merge_attention",

@@ -10,9 +10,9 @@ from pagedkv.optimized.attention.tracing import is_traced
 
 def merge_attention(outs: Tensor, lses: Tensor, *, backend: BackendName | None = None) -> tuple[Tensor, Tensor]:
     """Merge results over disjoint sets of keys: `outs` (parts, total_q, num_q_heads, value_dim), `lses` (parts,
-    total_q, num_q_heads) float32, natural. Returns (out in the dtype of `outs`, lse). A part that saw nothing (-inf)
-    counts for nothing, whatever its output holds. Parts are added in order, in float32; on a GPU by one launch. (Dao,
-    2023, §3.) Raises `Misuse`, also for gradients.
+    total_q, num_q_heads) float32, natural. Returns (out in the dtype of `outs`, lse). A part that saw nothing (-inf, or
+    +inf as FlashAttention-2 has it) counts for nothing, whatever its output holds. Parts are added in order, in
+    float32; on a GPU by one launch. (Dao, 2023, §3.) Raises `Misuse`, also for gradients.
     """
     if is_traced(outs, lses):
         merged, lse = torch.ops.pagedkv.merge_attention.default(outs, lses, backend=backend)

@@ -85,13 +85,14 @@ class BlockCopier:
     def __init__(self, caches: Sequence[Tensor], *, backend: BackendName | None = None) -> None:
         self.caches = check_pools(caches)
         self._backend = backend
+        self._is_traced = is_traced(*self.caches)
         self._copy: Copier | None = None
         if self.caches:
             self._copy = backend_for(self.caches[0].device, backend).copier(self.caches, self.caches)
 
     def __call__(self, pairs: Tensor) -> None:
         """`copy_blocks` with these caches: no synchronisation, and safe to capture in a CUDA graph."""
-        if is_traced(pairs, *self.caches[:1]):
+        if self._is_traced or is_traced(pairs):
             torch.ops.pagedkv.copy_blocks.default(list(self.caches), pairs, backend=self._backend)
             return
         check_tensors(pairs=pairs)
@@ -112,7 +113,7 @@ def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName
     source < 0 is skipped, so that a plan can be padded. On the CPU a bad pair is `Misuse`; on a GPU nobody looks.
     The first call with these caches waits for the device; `BlockCopier` prepares that, and the checks, once.
     """
-    if is_traced(pairs, *caches[:1]):
+    if is_traced(pairs, *caches):
         torch.ops.pagedkv.copy_blocks.default(list(caches), pairs, backend=backend)
         return
     BlockCopier(caches, backend=backend)(pairs)

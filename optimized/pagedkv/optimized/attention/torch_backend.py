@@ -71,6 +71,7 @@ class TorchBackend:
 
     def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
         """Part after part; `out` and `lse` are new."""
+        lses = lses.masked_fill(lses == torch.inf, -torch.inf)  # of a row that saw nothing, in FlashAttention-2
         largest = lses.amax(0)
         shift = torch.where(largest == -torch.inf, 0.0, largest)
         total, acc = torch.zeros_like(shift), torch.zeros(out.shape, dtype=torch.float32, device=out.device)

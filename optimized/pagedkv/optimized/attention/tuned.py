@@ -1,8 +1,9 @@
 """How large the tiles of a kernel are, read from a table that people read too: `tiles.csv` beside this file.
 
 A row says for which kernel, architecture, dtype, head_dim, group and block_size it holds; `*` is any. Of the rows that
-fit a launch the one with the most columns named decides, and of equals the later. Nothing else decides: shapes and the
-card, never what is in a batch, so that no bit depends on the batch.
+fit a launch one that names a head_dim or group which is no power of two goes before all others; then the one with the
+most columns named decides, and of equals the later. Nothing else decides: shapes and the card, never what is in a
+batch, so that no bit depends on the batch.
 """
 
 import csv
@@ -15,7 +16,7 @@ KEYS = ("kernel", "architecture", "dtype", "head_dim", "group", "block_size")
 it and `group` as they are, or rounded up to a power of two, a head_dim to at least 16, a group to 64 at most."""
 
 MOST_OF_TABLE = 64
-"""The largest group that the table knows; larger ones are cut like it."""
+"""The largest group to which groups are rounded up; larger ones are cut like it, unless a row names them."""
 
 REGISTERS = 65536
 """Of an NVIDIA multiprocessor, 32 bits each."""
@@ -51,7 +52,15 @@ def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int
     fitting = [row for row in table() if all(row[key] in values for key, values in wanted.items())]
     if not fitting:
         raise KeyError(f"tiles.csv has no row for {wanted}")
-    best = max(enumerate(fitting), key=lambda entry: (sum(entry[1][key] != "*" for key in KEYS), entry[0]))[1]
+
+    def rank(entry: tuple[int, dict[str, str]]) -> tuple[int, int, int]:
+        place, row = entry
+        odd = sum(
+            row[key] == str(value) != str(rounded.get(key, value)) for key, value in zip(KEYS, exact, strict=True)
+        )
+        return odd, sum(row[key] != "*" for key in KEYS), place
+
+    best = max(enumerate(fitting), key=rank)[1]
     return Tiling(*(int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
 
 

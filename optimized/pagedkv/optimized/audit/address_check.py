@@ -1,9 +1,9 @@
 """Addresses in the compiler's own words: where one is multiplied in 32 bits, and which loads read the KV cache.
 
 A block id times a stride passes 2^31 in any pool worth having, and no tiny shape shows it. So it is looked up in the
-TTIR of the compiled kernel: on the way to a pointer, an id is multiplied by a stride in 64 bits, or the kernel is
-wrong. What a quotient, a remainder, a clamp or a loop counter gives is a position or a block number again, which 32
-bits hold by contract: products before it are no part of the offset.
+TTIR of the compiled kernel: on the way to a pointer an id has to be multiplied by a stride in 64 bits. What a quotient,
+a remainder, a clamp or a loop counter gives is a position or a block number again, which 32 bits hold by contract:
+products before it are no part of the offset.
 
 Strides that are given as 64-bit numbers make every product a 64-bit one. So the examples that the kernel is compiled
 with must have strides that fit 32 bits; those of a small tensor do.
@@ -78,19 +78,20 @@ def _is_stride(value: Value) -> bool:
 
 
 def _is_close_to_loaded(value: Value) -> bool:
-    """Whether it is what was loaded, or that clamped, or so many after it, or of a slot that was loaded its block.
+    """Whether it is what was loaded, or that clamped, or one after it, or of a slot that was loaded its block.
 
-    So many: what is no id and no position itself. A row less the row where its request begins is close to neither.
+    The distance of two numbers is close to neither, nor is a lane that was clamped by a length.
     """
     if value.operation in LOADS:
         return True
-    if value.operation in (*SHAPING, *CLAMPING):
-        return any(map(_is_close_to_loaded, value.sources))
-    if value.operation in DIVIDING:
+    if value.operation in (*SHAPING, *DIVIDING):
         return _is_close_to_loaded(value.sources[0])
-    moving = [each for each in value.sources if any(map(_varies, upstream(each)))]
-    is_shifted = value.operation == "arith.addi" or (value.operation == "arith.subi" and moving == value.sources[:1])
-    return is_shifted and len(moving) == 1 and _is_close_to_loaded(moving[0])
+    chosen = value.sources[1:] if value.operation == "arith.select" else value.sources
+    moving = [each for each in chosen if any(map(_varies, upstream(each)))]
+    if value.operation == "arith.addi":
+        return any(map(_is_close_to_loaded, moving))
+    follows = value.operation in CLAMPING or (value.operation == "arith.subi" and moving == value.sources[:1])
+    return follows and bool(moving) and all(map(_is_close_to_loaded, moving))
 
 
 def _varies(value: Value) -> bool:

@@ -1,13 +1,20 @@
 """Merging results over disjoint sets of keys, as the caller has them: program (rows, query head).
 
-Parts are normalised and have their log-sum-exp, unlike the splits that `merge` joins. They are read once, in order; the
-largest log-sum-exp is found first, so that nothing is rescaled.
+Parts are normalised and have their log-sum-exp, unlike the splits that `merge` joins. Their values are read once, in
+order; the largest log-sum-exp is found first, so that nothing is rescaled.
 """
 
 import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.rows import LN_2, LOG2_E, in_words
+
+
+@triton.jit
+def sums_of(part, is_row):
+    """The log-sum-exps of one part; -inf where it saw nothing, for which FlashAttention-2 answers +inf."""
+    found = tl.load(part, mask=is_row, other=float("-inf"))
+    return tl.where(found == float("inf"), float("-inf"), found)
 
 
 @triton.jit(  # what changes from step to step is not compiled in
@@ -45,7 +52,7 @@ def merge_attention_kernel(
     largest = tl.full((ROWS,), float("-inf"), tl.float32)
     part_sums = sums
     for _ in range(num_parts):
-        largest = tl.maximum(largest, tl.load(part_sums, mask=is_row, other=float("-inf")))
+        largest = tl.maximum(largest, sums_of(part_sums, is_row))
         part_sums += lses_stride_part
     shift = tl.where(largest == float("-inf"), 0.0, largest)
 
@@ -54,7 +61,7 @@ def merge_attention_kernel(
     row_at = row * in_words(outs_stride_row, WORD) + head * in_words(outs_stride_head, WORD)
     part_sums, part_outs = sums, outs + row_at[:, None] + value_dims[None, :]
     for _ in range(num_parts):
-        weight = tl.exp2((tl.load(part_sums, mask=is_row, other=float("-inf")) - shift) * LOG2_E)
+        weight = tl.exp2((sums_of(part_sums, is_row) - shift) * LOG2_E)
         values = tl.load(part_outs, mask=is_value, other=0.0).to(tl.float32)
         total += weight
         acc += tl.where(weight[:, None] == 0.0, 0.0, values * weight[:, None])  # whatever a part without weight holds
