@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton exists for Linux only")
 from pagedkv.optimized import paged_attention, workspace_size
 from pagedkv.optimized.attention import tuned
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
-from pagedkv.optimized.attention.attend_launches import attention_launches
+from pagedkv.optimized.attention.attend_launches import MERGE_REGISTERS, attention_launches
 from pagedkv.optimized.attention.cutting import (
     DECODE_ROWS, Overrides, cut, filling_split_size, plan_of, shape_of, turns, workspace_elements,
 )  # fmt: skip
@@ -212,8 +212,9 @@ def test_long_code_may_take_all_registers_and_a_plain_decode_leaves_room_for_mor
     call = replace(call, query=half[0], k_cache=half[1], v_cache=half[2], out=half[3])
     alone = replace(call, query=half[0][:2], out=half[3][:2], cu_seqlens_q=None)
     given = [launch.kwargs.get("maxnreg") for launch in attention_launches(call, architecture="sm_90")]
-    assert given == [255, None, 255]  # decode, merge, prefill
-    assert [launch.kwargs.get("maxnreg") for launch in attention_launches(alone, architecture="sm_90")] == [None] * 2
+    assert given == [255, MERGE_REGISTERS, 255]  # decode, merge, prefill
+    given = [launch.kwargs.get("maxnreg") for launch in attention_launches(alone, architecture="sm_90")]
+    assert given == [None, MERGE_REGISTERS]
     assert all("maxnreg" not in launch.kwargs for launch in attention_launches(call, architecture="gfx942"))
 
 
