@@ -113,7 +113,7 @@ def copy_blocks(caches: Sequence[Tensor], pairs: Tensor, *, backend: BackendName
     source < 0 is skipped, so that a plan can be padded. On the CPU a bad pair is `Misuse`; on a GPU nobody looks.
     The first call with these caches waits for the device; `BlockCopier` prepares that, and the checks, once.
     """
-    if is_traced(pairs, *caches):
+    if is_traced(pairs, *(caches if isinstance(caches, list | tuple) else ())):
         torch.ops.pagedkv.copy_blocks.default(list(caches), pairs, backend=backend)
         return
     BlockCopier(caches, backend=backend)(pairs)
