@@ -106,12 +106,3 @@ def layouts(merge: Merge) -> None:
 
 
 LAWS: Mapping[str, Callable[[Merge], None]] = {law.__name__: law for law in (attention, nothing, alone, batch, layouts)}
-
-
-def broken(law: str, merge: Any) -> bool:
-    """Whether a function breaks a law."""
-    try:
-        LAWS[law](merge)
-    except Exception:  # an access out of bounds, say
-        return True
-    return False

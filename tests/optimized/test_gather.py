@@ -29,7 +29,7 @@ def test_the_laws_hold(law: str, gather: Gather) -> None:
 @pytest.mark.parametrize("mutant", GATHER_MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_of_the_kernel_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
     launch = mutant.load()
-    assert any(broken(law, lambda *arguments: launch(*arguments).interpret()) for law in mutant.breaks.split())
+    assert any(broken(LAWS[law], lambda *arguments: launch(*arguments).interpret()) for law in mutant.breaks.split())
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4), st.integers(1, 5), st.integers(0, 3))

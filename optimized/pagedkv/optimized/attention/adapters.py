@@ -22,10 +22,10 @@ from pagedkv.optimized.attention.tracing import is_traced
 from pagedkv.spec.words import Misuse, ceil_div
 
 
-WITHOUT_EFFECT: Final = (
-    "dropout_p", "return_attn_probs", "cp_world_size", "cp_rank", "q_descale", "k_descale", "v_descale",
-)  # fmt: skip
-"""Arguments of the varlen call that change nothing: at their defaults, or, like the descales, of an FP8 cache only."""
+DEFAULTS: Final = {"dropout_p": 0.0, "return_attn_probs": False, "cp_world_size": 1, "cp_rank": 0}
+"""Arguments of the varlen call that change nothing at these values, and have no others here."""
+DESCALES: Final = ("q_descale", "k_descale", "v_descale")
+"""Of an FP8 cache only, which is refused as such."""
 
 
 def flash_attn_with_kvcache(
@@ -239,15 +239,11 @@ def refuse(**arguments: object) -> None:
 
 def refuse_others(given: Mapping[str, object]) -> None:
     """`Misuse` for what the varlen call is given beside its arguments, unless it changes nothing."""
-    for name, default in (("dropout_p", 0.0), ("return_attn_probs", False), ("cp_world_size", 1), ("cp_rank", 0)):
+    for name, default in DEFAULTS.items():
         value = given.get(name, default)
-        require(
-            not isinstance(value, Tensor) and value == default,
-            name,
-            value,
-            f"{default}: other values are not supported",
-        )
-    refuse(**{name: value for name, value in given.items() if name not in WITHOUT_EFFECT})
+        same = not isinstance(value, Tensor) and value == default
+        require(same, name, value, f"{default}: other values are not supported")
+    refuse(**{name: value for name, value in given.items() if name not in (*DEFAULTS, *DESCALES)})
 
 
 def refuse_odd_slopes(alibi_slopes: Tensor | None, causal: bool) -> None:
