@@ -200,7 +200,8 @@ def test_the_torch_path_makes_nothing_on_another_device_than_its_tensors(rows: i
 
 
 def test_only_a_backend_without_splits_declares_that_they_change_nothing() -> None:
-    assert OptimizedAttention("cpu").capabilities.split_invariant
+    assert OptimizedAttention("cpu", "torch").capabilities.split_invariant
+    assert not OptimizedAttention("cpu", "numba").capabilities.split_invariant
     assert not OptimizedAttention("cuda").capabilities.split_invariant
 
 

@@ -1,4 +1,4 @@
-"""What may come in: strided and overlapping tensors, gradients, huge windows, odd numbers; over both backends."""
+"""What may come in: strided and overlapping tensors, gradients, huge windows, odd numbers; over every backend."""
 
 import math
 from collections.abc import Callable
@@ -13,6 +13,7 @@ from torch import Tensor
 from pagedkv.optimized import copy_blocks, gather_kv, paged_attention, write_kv
 from pagedkv.optimized.attention import attend as attend_module, gathering, moves
 from pagedkv.optimized.attention.arguments import AttentionCall
+from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.launch import Launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.attention.attend_launches import attention_launches
@@ -32,7 +33,7 @@ class InterpretedBackend(TritonBackend):
         launch.interpret()
 
 
-@pytest.fixture(params=[TorchBackend, InterpretedBackend], autouse=True)
+@pytest.fixture(params=[TorchBackend, CpuBackend, InterpretedBackend], autouse=True)
 def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The public functions, over each backend in turn."""
     for module in (attend_module, gathering, moves):

@@ -1,4 +1,4 @@
-"""`gather_kv`: every law through both backends, the order of programs, and the public function around them."""
+"""`gather_kv`: every law through every backend, the order of programs, and the public function around them."""
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from pagedkv.conformance.mutation import Mutant
 from pagedkv.optimized import gather_kv, write_kv
 from pagedkv.optimized.attention.move_launches import gather_launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
+from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 from pagedkv.spec import Misuse
 from tests.conformance.move_kernel_mutants import GATHER_MUTANTS
@@ -20,7 +21,9 @@ def interpreted(cache: Tensor, tables: Tensor, cu_seqlens: Tensor, starts: Tenso
     gather_launch(cache, tables, cu_seqlens, starts, out).interpret()
 
 
-@pytest.mark.parametrize("gather", [TorchBackend().gather, interpreted], ids=["torch", "triton, interpreted"])
+@pytest.mark.parametrize(
+    "gather", [TorchBackend().gather, CpuBackend().gather, interpreted], ids=["torch", "numba", "triton"]
+)
 @pytest.mark.parametrize("law", LAWS)
 def test_the_laws_hold(law: str, gather: Gather) -> None:
     LAWS[law](gather)
@@ -36,8 +39,9 @@ def test_every_mutant_of_the_kernel_is_caught_by_a_law_that_names_it(mutant: Mut
 def test_any_batch_is_gathered(requests: list[tuple[int, int]], size: int, spare: int) -> None:
     counts, starts = tuple(count for count, _ in requests), tuple(start for _, start in requests)
     case = Case(counts, starts, size, spare=spare)
-    out = case.run(TorchBackend().gather)
-    assert same_bits(out, case.expected().to(out.dtype))
+    for backend in (TorchBackend(), CpuBackend()):
+        out = case.run(backend.gather)
+        assert same_bits(out, case.expected().to(out.dtype))
 
 
 def test_the_order_of_programs_changes_no_bit_and_none_touches_what_another_one_writes() -> None:

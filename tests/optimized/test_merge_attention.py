@@ -1,4 +1,4 @@
-"""`merge_attention`: every law through both backends, mutants of the kernel, and what it compiles to."""
+"""`merge_attention`: every law through every backend, mutants of the kernel, and what it compiles to."""
 
 import re
 
@@ -16,6 +16,7 @@ from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.audit.aot import audit_launch, compiled_kernel
 from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 from pagedkv.optimized.audit.targets import TARGETS
+from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.kernels.merge_attention import merge_attention_kernel
 from pagedkv.optimized.launch import Launch
 from tests.conformance.move_kernel_mutants import MERGE_MUTANTS
@@ -27,7 +28,9 @@ def interpreted(outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
     merge_attention_launch(outs, lses, out, lse).interpret()
 
 
-@pytest.mark.parametrize("merge", [TorchBackend().merge, interpreted], ids=["torch", "triton, interpreted"])
+@pytest.mark.parametrize(
+    "merge", [TorchBackend().merge, CpuBackend().merge, interpreted], ids=["torch", "numba", "triton"]
+)
 @pytest.mark.parametrize("law", LAWS)
 def test_the_laws_hold(law: str, merge: Merge) -> None:
     LAWS[law](merge)
@@ -43,7 +46,7 @@ def test_every_mutant_of_the_kernel_is_caught_by_a_law_that_names_it(mutant: Mut
 def test_any_sums_are_merged(sums: list[float]) -> None:
     outs, _ = parts((len(sums), 1, 1, 8))
     lses = torch.tensor(sums).view(-1, 1, 1)
-    for merge in (TorchBackend().merge, interpreted):
+    for merge in (TorchBackend().merge, CpuBackend().merge, interpreted):
         assert excess(outs, lses, *run(merge, outs, lses)) <= 1
 
 

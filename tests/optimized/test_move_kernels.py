@@ -1,5 +1,5 @@
-"""The kernels that write and copy KV: they move what the CPU backend moves, bit for bit, in words as wide as the layout
-allows, in one launch, and no program touches what another one writes."""
+"""The kernels that write and copy KV: they, and the loops of the CPU, move what torch moves, bit for bit, in words as
+wide as the layout allows, in one launch, and no program touches what another one writes."""
 
 import re
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.audit.aot import audit_launch, compiled_kernel
 from pagedkv.optimized.audit.interpret import OutOfBounds, ordered, recording, shuffled
 from pagedkv.optimized.audit.targets import TARGETS
+from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.kernels.copy_blocks import copy_blocks_kernel
 from pagedkv.optimized.kernels.gather import gather_kernel
 from pagedkv.optimized.kernels.write_kv import write_kv_kernel
@@ -56,22 +57,25 @@ CASES = [
 
 
 @pytest.mark.parametrize(("size", "dims", "dtype", "layout"), CASES)
-def test_writes_and_copies_are_those_of_the_cpu_backend(
+def test_writes_and_copies_are_those_of_the_torch_backend(
     size: int, dims: tuple[int, int], dtype: torch.dtype, layout: str
 ) -> None:
     caches = pools(dims, size, 3, dtype, layout)
     expected = twins(caches, layout)
     slots = torch.tensor([size * 4 - 1, -1, 0, -(2**40), size * 2])
+    compiled, loops = twins(caches, layout), CpuBackend()
     for source in (torch.float32, dtype):
         rows = [torch.randn(5, 3, dim).to(source) for dim in dims]
         TorchBackend().write_kv((rows[0], rows[1]), (expected[0], expected[1]), slots)
+        loops.write_kv((rows[0], rows[1]), (compiled[0], compiled[1]), slots)
         write_launch((rows[0], rows[1]), (caches[0], caches[1]), slots).interpret()
-        assert all(same_bits(a, b) for a, b in zip(caches, expected, strict=True))
+        assert all(same_bits(a, b) for moved in (caches, compiled) for a, b in zip(moved, expected, strict=True))
     pairs = torch.tensor([[3, 0], [-1, 99], [3, 1]], dtype=torch.int32)
     TorchBackend().copier(expected, expected)(pairs)
+    loops.copier(compiled, compiled)(pairs)
     for launch in copies(caches, caches, pairs):
         launch.interpret()
-    assert all(same_bits(a, b) for a, b in zip(caches, expected, strict=True))
+    assert all(same_bits(a, b) for moved in (caches, compiled) for a, b in zip(moved, expected, strict=True))
 
 
 def test_what_lies_between_the_elements_of_a_cache_stays() -> None:
@@ -91,10 +95,12 @@ def test_blocks_are_copied_between_caches_of_other_strides(layout: str) -> None:
     destinations = pools((16, 24), 4, 3, torch.float16, layout, blocks=6)
     expected = twins(destinations, layout)
     pairs = torch.tensor([[3, 5], [0, 0], [1, 2]])
+    compiled = twins(destinations, layout)
     TorchBackend().copier(sources, expected)(pairs)
+    CpuBackend().copier(sources, compiled)(pairs)
     for launch in copies(sources, destinations, pairs):
         launch.interpret()
-    assert all(same_bits(a, b) for a, b in zip(destinations, expected, strict=True))
+    assert all(same_bits(a, b) for moved in (destinations, compiled) for a, b in zip(moved, expected, strict=True))
 
 
 def test_the_order_of_programs_changes_no_bit_and_none_touches_what_another_one_writes() -> None:

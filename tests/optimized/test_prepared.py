@@ -16,6 +16,7 @@ from pagedkv.optimized.attention.arguments import AttentionCall, Mask, overlap
 from pagedkv.optimized.attention.prepared import VARYING, PreparedLaunch, kind_of, prepare_attention
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.attention.triton_backend import TritonBackend
+from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec import Misuse
 from tests.benchmarks.no_device import idle_device
@@ -32,7 +33,7 @@ class InterpretedBackend(TritonBackend):
         launch.interpret()
 
 
-@pytest.fixture(params=[TorchBackend, InterpretedBackend])
+@pytest.fixture(params=[TorchBackend, CpuBackend, InterpretedBackend])
 def _backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both functions, over each backend in turn."""
     for module in (attend, prepared):

@@ -2,7 +2,9 @@
 
 import logging
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from pagedkv.optimized.loops import compiled
 from pagedkv.optimized.manager import BlockManager
@@ -16,12 +18,16 @@ def warm_up() -> None:
 
     The loops are the same for all managers, whatever their options, so one call is enough for a process.
     """
-    folder = compiled.FOLDER
+    warm(compiled.FOLDER, "the block manager", use_every_loop)
+
+
+def warm(folder: Path | None, what: str, use: Callable[[], None]) -> None:
+    """Compile by using everything, say so if it will take a while, and mark the folder where it is kept as complete."""
     if compiled.IS_COMPILED and (folder is None or not (folder / compiled.COMPLETE).exists()):
         kept = f"kept in {folder}" if folder else "not kept: no folder can be written; set NUMBA_CACHE_DIR to one"
-        logging.getLogger("pagedkv").warning("compiling the block manager, %s", kept)
+        logging.getLogger("pagedkv").warning("compiling %s, %s", what, kept)
     try:
-        use_every_loop()
+        use()
     except Exception as error:
         if folder is not None:  # a file of it may be damaged
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,9 @@
 """Attention over a paged KV cache, and what goes with it: write, copy, gather, swap, merge.
 
-The backend follows the device of the tensors (`triton` on a GPU, `torch` on the CPU) or is named; it is never changed
-silently. Semantics, odd cases and the order of masks are those of `pagedkv.spec.attention`. (Kwon et al., SOSP 2023,
-§4.1 and §5.1; split along the keys: Dao et al., "Flash-Decoding", 2023.)
+The backend follows the device of the tensors (`triton` on a GPU, `numba` on the CPU, and `torch` where that is not
+installed, which is said once) or is named. Semantics, odd cases and the order of masks are those of
+`pagedkv.spec.attention`. (Kwon et al., SOSP 2023, §4.1 and §5.1; split along the keys: Dao et al., "Flash-Decoding",
+2023.)
 """
 
 from pagedkv.optimized.attention import ops  # registers torch.ops.pagedkv

@@ -93,7 +93,7 @@ def paged_attention(
 
     `scale`: 1 / sqrt(head_dim) unless given. `window`: positions seen, the row's own included. `softcap`: 0 caps
     nothing. `alibi_slopes`, `sinks` (num_q_heads,) float32.
-    `split_size`: positions in a split of a decode on a GPU, a multiple of 16, best of 64. As it is fixed (512), bits of
+    `split_size`: positions in a split of a decode, a multiple of 16, best of 64. As it is fixed (512), bits of
     a request do not depend on its batch; "fill" takes what fills the GPU. `workspace`: `workspace_size` elements.
 
     Returns out (total_q, num_q_heads, value_dim), in `out` if given; with `return_lse` also the natural log-sum-exp

@@ -1,17 +1,21 @@
 """Who computes: the backend named, or the one of the device."""
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from importlib.util import find_spec
 from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pagedkv.optimized.attention.arguments import AttentionCall, require
+from pagedkv.optimized.cpu import missing, warmup
 from pagedkv.optimized.lazy_triton import triton_module
 from pagedkv.spec.words import Misuse
 
-BackendName = Literal["torch", "triton"]
+BackendName = Literal["numba", "torch", "triton"]
 Copier: TypeAlias = Callable[[Tensor], None]
 """Runs the copies of pairs (num_pairs, 2) of blocks, int32 or int64."""
 
@@ -33,19 +37,49 @@ class Backend(Protocol):
 
 def backend_for(device: torch.device, name: BackendName | None = None) -> Backend:
     """The backend named, or the one of the device. Raises `Misuse` if it cannot serve the device."""
-    if name is None:
-        name = "triton" if device.type == "cuda" else "torch"
+    name = name or backend_name(device)
     if name == "torch":
         from pagedkv.optimized.attention.torch_backend import TorchBackend  # noqa: PLC0415  # loaded when it is chosen
 
         return TorchBackend()
+    if name == "numba":
+        require(device.type == "cpu", "backend", name, f"'torch' for tensors on {device}; 'numba' serves the CPU")
+        return numba_backend()
     if name == "triton":
         require(device.type == "cuda", "backend", name, f"'torch' for tensors on {device}; 'triton' needs a GPU")
         triton_module("triton")  # or the error that says what to install
         from pagedkv.optimized.attention.triton_backend import TritonBackend  # noqa: PLC0415  # loaded when it is chosen
 
         return TritonBackend()
-    raise Misuse("backend", name, "'torch', 'triton', or None to follow the device")
+    raise Misuse("backend", name, "'numba', 'torch', 'triton', or None to follow the device")
+
+
+def backend_name(device: torch.device) -> BackendName:
+    """That of the device."""
+    return "triton" if device.type == "cuda" else for_the_cpu() if device.type == "cpu" else "torch"
+
+
+@cache
+def for_the_cpu() -> BackendName:
+    """Compiled loops where they can run; otherwise torch, which is said once."""
+    lacking = missing()
+    if lacking is None:
+        return "numba"
+    logging.getLogger("pagedkv").warning("attention on the CPU is torch's, and so slower: it lacks %s", lacking)
+    return "torch"
+
+
+@cache
+def numba_backend() -> Backend:
+    """The compiled loops, compiled. Raises `ModuleNotFoundError` without numba, `Misuse` where they cannot run."""
+    lacking = missing()
+    if find_spec("numba") is None:
+        raise ModuleNotFoundError(f'backend "numba" lacks {lacking}', name="numba")
+    require(lacking is None, "backend", "numba", f"'torch': it lacks {lacking}")
+    warmup()
+    from pagedkv.optimized.cpu.backend import CpuBackend  # noqa: PLC0415  # needs numba
+
+    return CpuBackend()
 
 
 def made_current(device: torch.device) -> AbstractContextManager[object]:

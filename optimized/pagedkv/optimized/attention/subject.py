@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention import SPLIT_SIZE, copy_blocks, paged_attention, write_kv
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
+from pagedkv.optimized.attention.backends import BackendName, backend_name
 from pagedkv.optimized.attention.cutting import (
     DECODE_ROWS,
     Overrides,
@@ -19,6 +20,7 @@ from pagedkv.optimized.attention.cutting import (
     workspace_elements,
 )
 from pagedkv.optimized.attention.tuned import Tiling
+from pagedkv.optimized.cpu.work import TILE
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
@@ -32,19 +34,23 @@ EVERYTHING = AttentionCapabilities(
 
 
 class OptimizedAttention:
-    """`paged_attention` on a device, by the backend of that device."""
+    """`paged_attention` on a device, by the backend named or that of the device."""
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", backend: BackendName | None = None) -> None:
         self.device = torch.device(device)
-        self.name = f"optimized on {device}"
+        self.backend = backend or backend_name(self.device)
+        self.name = f"optimized on {device} ({self.backend})"
         # The torch backend has no splits. Of the kernels the split size is part of the order of summation.
-        self.capabilities = replace(EVERYTHING, split_invariant=self.device.type == "cpu")
+        self.capabilities = replace(EVERYTHING, split_invariant=self.backend == "torch")
 
     def rounding(self, problem: Problem) -> RoundingModel:
-        """On the CPU: float32 throughout, a request at a time. On a GPU: weights in the dtype of the values."""
-        if self.device.type == "cpu":
-            return RoundingModel(tile=max(1, int(problem.seq_lens.max(initial=1))), num_tiles=2)
-        size = problem.split_size or SPLIT_SIZE
+        """In float32 on the CPU, by torch a request at a time; on a GPU weights in the dtype of the values."""
+        longest, size = max(1, int(problem.seq_lens.max(initial=1))), problem.split_size or SPLIT_SIZE
+        if self.backend == "torch":
+            return RoundingModel(tile=longest, num_tiles=2)
+        if self.backend == "numba":
+            tiles = max(ceil_div(longest, TILE), ceil_div(size, TILE) + ceil_div(longest, size))
+            return RoundingModel(tile=TILE, num_tiles=tiles + 1)
         query, _, value_cache, block_tables, _ = tensors_of(problem, torch.device("meta"))
         shape = shape_of(query, value_cache, block_tables, block_tables)
         cuts = [cut(kernel, shape, architecture_of(self.device)).tile for kernel in ("decode", "prefill")]
@@ -57,7 +63,7 @@ class OptimizedAttention:
         result = paged_attention(
             *tensors, cu_seqlens_q=cu_seqlens_of(problem, self.device), scale=mask.scale, causal=mask.causal,
             window=mask.window, softcap=mask.softcap, alibi_slopes=mask.alibi_slopes,
-            sinks=mask.sinks, return_lse=True, split_size=problem.split_size,
+            sinks=mask.sinks, return_lse=True, split_size=problem.split_size, backend=self.backend,
         )  # fmt: skip
         return array_of(result[0]), array_of(result[1])
 
@@ -65,14 +71,17 @@ class OptimizedAttention:
         """In place, on the caller's arrays."""
         caches = [tensor_of(cache, dtype, self.device) for cache in (key_cache, value_cache)]
         rows = [torch.from_numpy(row.astype("float32")).to(self.device) for row in (key, value)]
-        write_kv(rows[0], rows[1], caches[0], caches[1], torch.from_numpy(slot_mapping.astype("int64")).to(self.device))
+        slots = torch.from_numpy(slot_mapping.astype("int64")).to(self.device)
+        write_kv(rows[0], rows[1], caches[0], caches[1], slots, backend=self.backend)
         for array, cache in zip((key_cache, value_cache), caches, strict=True):
             array[...] = array_of(cache)
 
     def copy_blocks(self, caches: Sequence[Any], pairs: Any, dtype: str) -> None:
         """In place, on the caller's arrays."""
         tensors = [tensor_of(cache, dtype, self.device) for cache in caches]
-        copy_blocks(tensors, torch.from_numpy(pairs.astype("int64").reshape(-1, 2)).to(self.device))
+        copy_blocks(
+            tensors, torch.from_numpy(pairs.astype("int64").reshape(-1, 2)).to(self.device), backend=self.backend
+        )
         for array, tensor in zip(caches, tensors, strict=True):
             array[...] = array_of(tensor)
 

@@ -1,8 +1,8 @@
 """The simple backend: gather the pages of a request, then attend with torch's own products.
 
-For tensors on the CPU, and by name on any device, for which it waits, as it looks at lengths. One request at a time, so
-that no bit depends on the batch; in float32 whatever the dtype of the cache. A row reads what it sees and nothing else:
-unused slots may hold anything.
+For tensors on the CPU where numba is not installed, and by name on any device, for which it waits, as it looks at
+lengths. One request at a time, so that no bit depends on the batch; in float32 whatever the dtype of the cache. A row
+reads what it sees and nothing else: unused slots may hold anything.
 """
 
 from collections.abc import Sequence

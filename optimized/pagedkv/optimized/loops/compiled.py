@@ -33,23 +33,23 @@ if numba is None:
     )
 
 
-def cache_folder() -> Path | None:
-    """Where compiled code is kept: beside these sources, or with the user's other caches; None if neither can be
-    written. NUMBA_CACHE_DIR in the environment goes first. A place where everything is already goes before one that is
-    empty, also if it can only be read.
+def cache_folder(sources: Path | None = None) -> Path | None:
+    """Where compiled code of a package, this one unless told otherwise, is kept: beside its sources, or with the user's
+    other caches; None if neither can be written. NUMBA_CACHE_DIR in the environment goes first. A place where
+    everything is already goes before one that is empty, also if it can only be read.
 
     numba sees a function change with its own file, and does not see what it calls there change in others. So the
-    folder is named after all of these sources. Where they are not at hand, nothing is kept.
+    folder is named after all of its sources. Where they are not at hand, nothing is kept.
     """
-    here = Path(__file__).parent
-    if not Path(__file__).is_file():
+    here = sources or Path(__file__).parent
+    if not (here / "__init__.py").is_file():
         return None
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(chosen)] if chosen else [here / "__pycache__"]
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # as it stands if there is none
     if not chosen and not home.startswith("~"):
         places.append(Path(home, "pagedkv"))
-    folders = [place / f"loops-{sources_digest(here)}" for place in places]
+    folders = [place / f"{here.name}-{sources_digest(here)}" for place in places]
     for folder in folders:
         if (folder / COMPLETE).is_file():
             found = folder if os.access(folder, os.W_OK) else copy_of(folder)
@@ -111,12 +111,15 @@ def compiled(function: Function) -> Function:
     It must not make arrays, only use them: then numba need not count who does, which costs ten times as much as the
     loops themselves.
     """
-    if not IS_COMPILED:
-        return function
+    return kept_in(FOLDER, function, _nrt=False, forceinline=True) if IS_COMPILED else function
+
+
+def kept_in(folder: Path | None, function: Function, **options: Any) -> Function:
+    """The function, compiled as numba's options say, and kept in a folder if there is one."""
     before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(FOLDER or "")  # numba reads it when a function is decorated
+    numba.config.CACHE_DIR = str(folder or "")  # numba reads it when a function is decorated
     try:
-        result: Function = numba.njit(_nrt=False, forceinline=True, cache=FOLDER is not None)(function)
+        result: Function = numba.njit(cache=folder is not None, **options)(function)
     finally:
         numba.config.CACHE_DIR = before
     return result

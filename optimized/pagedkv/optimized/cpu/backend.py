@@ -1,0 +1,177 @@
+"""The CPU backend: see `pagedkv.optimized.attention.Backend`."""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention.arguments import AttentionCall
+from pagedkv.optimized.attention.backends import Copier
+from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
+from pagedkv.optimized.cpu.items import desk_size, merge_through, work_through
+from pagedkv.optimized.cpu.moves import Pages, Rows, copy_pairs, gather_rows, merge_rows, write_rows
+from pagedkv.optimized.cpu.planning import BLOCK, Plan, plan_work, see, whole_rows
+from pagedkv.optimized.cpu.records import record_size
+from pagedkv.optimized.cpu.threads import in_threads
+from pagedkv.optimized.cpu.tiles import LINE
+from pagedkv.optimized.cpu.work import Work
+
+KINDS: Final = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+PORTION: Final = 2**18
+"""Bytes that are worth a thread's while."""
+ITEMS: Final = 4
+"""That each thread should have, at least, so that they end together."""
+
+
+class CpuBackend:
+    """Compiled loops, in as many threads as torch has."""
+
+    def attend(self, call: AttentionCall) -> None:
+        """Fill `out` and `lse`. Requests are cut into spans of `split_size`; bits depend on that, not on threads."""
+        check_call(call)
+        query, mask = call.query, call.mask
+        lengths = call.seq_lens.numpy().astype(np.int64)
+        ends = np.arange(len(lengths) + 1) if call.cu_seqlens_q is None else call.cu_seqlens_q.numpy().astype(np.int64)
+        bounds, parts = (np.zeros((len(query), 3), np.int64) for _ in range(2))
+        see(lengths, ends, mask.causal, mask.window or 0, bounds)
+        threads = threads_for(size_of(call, bounds))
+        items, tokens, kept = planned(call, ends, bounds, parts, threads)
+        slopes, sinks = (None if each is None else each.contiguous() for each in (mask.alibi_slopes, mask.sinks))
+        work = work_of(call, slopes, sinks)
+        several = max(1, min(threads, len(items)))
+        desk, records = desk_size(work), kept * record_size(work.value_dim)
+        place = ROOMS.place(several * desk + records)
+        work = work._replace(records=place + several * desk)
+        counters = np.zeros(2, np.int64)
+        first, second = counters.ctypes.data, counters.ctypes.data + 8
+        in_threads(lambda i: work_through(work, items, tokens, bounds, parts, first, place + i * desk), several)
+        in_threads(lambda i: merge_through(work, parts, second, place + i * desk), several if kept else 1)
+
+    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
+        """Rows to slots; `Misuse` for a slot past the cache or given twice."""
+        check_slots(slot_mapping, caches[0].shape[0] * caches[0].shape[1])
+        slots = np.ascontiguousarray(slot_mapping.numpy())
+        for row, cache in zip(rows, caches, strict=True):
+            pages, given, kind = pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype]
+            threads, step = threads_for(row.nbytes), max(1, PORTION // max(1, row[:1].nbytes))
+            rounding = row.dtype != cache.dtype
+            in_turn(partial(write_rows, pages, given, slots, kind, rounding, step), threads)
+
+    def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
+        """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
+        boxes = [(pages_of(a), pages_of(b)) for a, b in zip(sources, destinations, strict=True)]
+
+        def copy(pairs: Tensor) -> None:
+            check_pairs(pairs, len(sources[0]), len(destinations[0]), apart=sources is destinations)
+            given = np.ascontiguousarray(pairs.numpy(), np.int64)
+            for source, target in boxes:
+                size = len(given) * source.block_size * source.num_heads * source.row_size
+                in_turn(partial(copy_pairs, source, target, given), threads_for(size))
+
+        return copy
+
+    def gather(
+        self, cache: Tensor, block_tables: Tensor, cu_seqlens: Tensor, starts: Tensor | None, out: Tensor
+    ) -> None:
+        """Block after block; `Misuse` for what the tables do not hold."""
+        check_gather(cache, block_tables, cu_seqlens, starts, len(out))
+        ends = cu_seqlens.numpy().astype(np.int64)
+        firsts = np.zeros(len(block_tables), np.int64) if starts is None else starts.numpy().astype(np.int64)
+        pages, rows, (tables, row) = pages_of(cache), Rows(*place_of(out, 2)), place_of(block_tables, 1)
+        in_turn(partial(gather_rows, pages, tables, row, ends, firsts, rows), threads_for(out.nbytes))
+        out[ends[-1] :] = 0
+
+    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
+        """Row after row; `out` and `lse` are contiguous."""
+        outs = outs if outs.stride(-1) == 1 or outs.shape[-1] == 1 else outs.contiguous()
+        given, weights = place_of(outs, 3), place_of(lses, 3)
+        shape = *outs.shape, KINDS[outs.dtype]
+        factors = torch.empty(lses.numel())
+        run = partial(merge_rows, given, weights, out.data_ptr(), lse.data_ptr(), factors.data_ptr(), shape)
+        in_turn(run, threads_for(outs.nbytes))
+
+
+def threads_for(size: int) -> int:
+    """How many are worth starting to move `size` bytes."""
+    return max(1, min(torch.get_num_threads(), size // PORTION))
+
+
+def in_turn(run: Callable[[int], None], threads: int) -> None:
+    """run(the address of a counter) in some threads, which take from it what is next."""
+    counter = np.zeros(1, np.int64)
+    place = counter.ctypes.data
+    in_threads(lambda _: run(place), threads)
+
+
+def pages_of(cache: Tensor) -> Pages:
+    """A cache as loops see it."""
+    place, block, token, head = place_of(cache, 3)
+    return Pages(place, block, token, head, cache.shape[1], cache.shape[2], cache.shape[3] * cache.itemsize)
+
+
+def size_of(call: AttentionCall, bounds: Array) -> int:
+    """Bytes that are read; a product of float32 counts as one, so that many rows of few positions are work, too."""
+    pairs = int((bounds[:, 1] - bounds[:, 0]).sum())
+    dims = call.k_cache.shape[3] + call.v_cache.shape[3]
+    return pairs * dims * max(call.k_cache.shape[2] * call.k_cache.itemsize, call.query.shape[1] // 4)
+
+
+def planned(call: AttentionCall, ends: Array, bounds: Array, parts: Array, threads: int) -> tuple[Array, Array, int]:
+    """(items, the tokens that they list, how many records are kept). With few items, each has fewer heads."""
+    heads = call.k_cache.shape[2]
+    group, tables = call.query.shape[1] // heads, call.block_tables
+    table = tables.data_ptr(), tables.stride(0) * tables.itemsize, call.k_cache.shape[1]
+    lists, counts = np.empty((len(ends), 4), np.int64), np.zeros(2, np.int64)
+
+    def plan(items: Array, tokens: Array, most: int) -> int:
+        made = Plan(items, tokens, counts, heads, group, most)
+        kept: int = plan_work(made, bounds, ends, parts, lists, call.split_size, table)
+        return kept
+
+    none, nobody, most = np.empty((0, 9), np.int64), np.empty(0, np.int64), heads
+    plan(none, nobody, most)
+    if counts[0] < ITEMS * threads and threads > 1:
+        most = max(1, heads * int(counts[0]) // (ITEMS * threads))
+        plan(none, nobody, most)
+    items, tokens = np.empty((counts[0], 9), np.int64), np.empty(counts[1], np.int64)
+    return items, tokens, plan(items, tokens, most)
+
+
+def work_of(call: AttentionCall, slopes: Tensor | None, sinks: Tensor | None) -> Work:
+    """The call as numbers, but for where records are kept."""
+    query, keys, values, tables, mask = call.query, call.k_cache, call.v_cache, call.block_tables, call.mask
+    heads = keys.shape[2]
+    group = query.shape[1] // heads
+    numbers: list[Any] = [
+        KINDS[query.dtype], query.shape[2], values.shape[3], heads, group, keys.shape[1], *place_of(query, 2),
+        *place_of(keys, 3), *place_of(values, 3), *place_of(tables, 1), *place_of(call.out, 2), *place_of(call.lse, 2),
+        float(mask.scale), float(mask.softcap), 0 if slopes is None else slopes.data_ptr(),
+        0 if sinks is None else sinks.data_ptr(), max(BLOCK, whole_rows(group)), 0,
+    ]  # fmt: skip
+    return Work(*numbers)
+
+
+def place_of(tensor: Tensor, steps: int) -> tuple[int, ...]:
+    """Its address, and the first of its strides in bytes."""
+    return tensor.data_ptr(), *(stride * tensor.itemsize for stride in tensor.stride()[:steps])
+
+
+class Rooms(threading.local):
+    """Memory that calls from one thread work in, one after the other: it grows, and is kept."""
+
+    memory = torch.empty(0)
+
+    def place(self, size: int) -> int:
+        """The address of `size` bytes at least, at the beginning of a cache line."""
+        if self.memory.nbytes < size + LINE:
+            self.memory = torch.empty((size + LINE + 3) // 4)
+        return (self.memory.data_ptr() + LINE - 1) // LINE * LINE
+
+
+ROOMS: Final = Rooms()

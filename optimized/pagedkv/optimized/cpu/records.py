@@ -1,0 +1,106 @@
+"""Results on their way: for a query row over some of its positions, sums and what they are relative to.
+
+A record is a line of float32: the weighted sum of values, `whole_columns(value_dim)` numbers; the largest logit, in
+base 2; the sum of weights 2**(logit - largest). Records over disjoint positions merge. (Milakov and Gimelshein, "Online
+normalizer calculation for softmax", 2018.)
+"""
+
+from math import log2
+from typing import Any, Final
+
+import numpy as np
+
+from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.simd import (
+    WIDTH, exp2, first_of, fma, load, load_number, over, splat, store, store_number,
+    times,
+)  # fmt: skip
+from pagedkv.optimized.cpu.tiles import item_size, whole_columns, write_vector
+
+LOG2_E: Final = np.float32(1.4426950408889634)
+LN_2: Final = np.float32(0.6931471805599453)
+NOTHING: Final = np.float32(-np.inf)
+
+
+@compiled
+def record_size(value_dim: int) -> int:
+    """Bytes."""
+    return 4 * (whole_columns(value_dim) + 2)
+
+
+@compiled
+def clear(record: int, columns: int) -> None:
+    """A record of no positions."""
+    for d in range(0, columns, WIDTH):
+        store(record + 4 * d, splat(np.float32(0)))
+    store_number(record + 4 * columns, NOTHING)
+    store_number(record + 4 * columns + 4, np.float32(0))
+
+
+@compiled
+def power_of_2(x: np.float32) -> np.float32:
+    """2**x for x <= 0, as vectors have it."""
+    return first_of(exp2(splat(x)))
+
+
+@compiled
+def shift_of(largest: np.float32) -> np.float32:
+    """What logits are taken relative to: their largest, unless all are -inf."""
+    return np.float32(0) if largest == NOTHING else largest
+
+
+@compiled
+def add_scaled(record: int, columns: int, factor: np.float32, source: int, weight: np.float32) -> None:
+    """record = record * factor + source * weight, of the sums of values."""
+    a, b = splat(factor), splat(weight)
+    for d in range(0, 4 * columns, 4 * WIDTH):
+        store(record + d, fma(load(record + d), a, times(load(source + d), b)))
+
+
+@compiled
+def merge(target: int, first: int, count: int, step: int, columns: int) -> None:
+    """Records at first, first + step, … become one, in that order."""
+    largest = NOTHING
+    for part in range(count):
+        largest = max(largest, load_number(first + part * step + 4 * columns))
+    clear(target, columns)
+    shift, weights = shift_of(largest), np.float32(0)
+    for part in range(count):
+        record = first + part * step
+        factor = power_of_2(load_number(record + 4 * columns) - shift)
+        if factor != 0:
+            add_scaled(target, columns, np.float32(1), record, factor)
+            weights += load_number(record + 4 * columns + 4) * factor
+    store_number(target + 4 * columns, largest)
+    store_number(target + 4 * columns + 4, weights)
+
+
+@compiled
+def finish(work: Any, record: int, token: int, head: int) -> None:
+    """The record of all positions that a row sees becomes its output and log-sum-exp; a sink joins it now."""
+    columns = whole_columns(work.value_dim)
+    largest, weights = load_number(record + 4 * columns), load_number(record + 4 * columns + 4)
+    shift, factor = shift_of(largest), np.float32(1)
+    if work.sinks != 0:
+        sink = load_number(work.sinks + 4 * head) * LOG2_E
+        if sink > largest:
+            factor = power_of_2(largest - sink)
+            weights, shift = weights * factor + np.float32(1), sink
+        else:
+            weights += power_of_2(sink - shift)
+    divisor = np.float32(1) if weights == 0 else weights
+    out = work.out + token * work.out_token + head * work.out_head
+    for d in range(0, work.value_dim, WIDTH):
+        x = over(times(load(record + 4 * d), splat(factor)), splat(divisor))
+        write_vector(work.kind, out + d * item_size(work.kind), x, work.value_dim - d)
+    lse = NOTHING if weights == 0 else (shift + np.float32(log2(weights))) * LN_2
+    store_number(work.lse + token * work.lse_token + head * work.lse_head, lse)
+
+
+@compiled
+def finish_nothing(work: Any, token: int, head: int) -> None:
+    """A row that sees nothing: output 0, log-sum-exp -inf."""
+    out = work.out + token * work.out_token + head * work.out_head
+    for d in range(0, work.value_dim, WIDTH):
+        write_vector(work.kind, out + d * item_size(work.kind), splat(np.float32(0)), work.value_dim - d)
+    store_number(work.lse + token * work.lse_token + head * work.lse_head, NOTHING)
