@@ -11,7 +11,7 @@ SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/nul
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint soak bench bench-peer pages gpu tune audit fix clean
+.PHONY: help verify test lint soak bench bench-peer bench-cpu pages gpu tune audit fix clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## */make \1	/' | expand -t 17
@@ -37,6 +37,9 @@ bench: $(VENV)/ready-dev  ## benchmarks
 bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page in docs/benchmarks; installs 3 GB once
 	$(PEER)/bin/python -m pytest tests/benchmarks/peer/test_against_vllm.py --confcutdir=tests/benchmarks/peer --quiet
 	$(PEER)/bin/python -m tests.benchmarks.peer $(ARGS)
+
+bench-cpu: $(PEER)/ready  ## attention on the CPU beside torch's and vLLM's: docs/benchmarks/cpu.md; installs 3 GB once
+	$(PEER)/bin/python -m tests.benchmarks.cpu $(ARGS)
 
 pages: $(VENV)/ready-verify  ## after a change of a kernel: the pages and tables of docs/kernels anew, in about three minutes
 	$(BIN)/python -m pagedkv.cli.parts.numerics_table

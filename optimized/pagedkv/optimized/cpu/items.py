@@ -1,7 +1,7 @@
 """Items of work, one thread each: some query rows over a span of positions, page after page.
 
-All KV heads of a tile are read before the next tile is, so that memory is read in the order in which it lies, and while
-one head is computed a share of the next tile is asked for.
+All KV heads of a tile are read before the next tile is, as they lie in the same pages, and while one head is computed
+memory is asked for the next one.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.planning import whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
 from pagedkv.optimized.cpu.rows import attend_block
-from pagedkv.optimized.cpu.simd import copy_bytes, load_int32, load_int64, store_int64, take_next
+from pagedkv.optimized.cpu.simd import WIDTH, copy_bytes, load_int32, load_int64, store_int64, take_next
 from pagedkv.optimized.cpu.tiles import (
     COLUMNS, LINE, PIECE, ROWS, item_size, read_keys, read_row, read_values, whole_columns,
 )  # fmt: skip
@@ -44,9 +44,9 @@ class Desk(NamedTuple):
 
 @compiled
 def most_pieces(work: Any) -> int:
-    """That a head's share of the next tile can have."""
-    sizes = (work.head_dim + work.value_dim) * item_size(work.kind)
-    return (TILE + work.num_kv_heads) * (sizes // PIECE + 4)
+    """Of one head of a tile; twice as many as there are turns to ask for them, if those are more."""
+    rows = TILE * ((work.head_dim + work.value_dim) * item_size(work.kind) // PIECE + 4)
+    return max(rows, TILE * (whole_columns(work.head_dim) + whole_columns(work.value_dim)) // WIDTH)
 
 
 @compiled
@@ -83,36 +83,25 @@ def find_places(work: Any, request: int, base: int, first: int, end: int, places
 
 
 @compiled
-def list_run(pieces: int, place: int, count: int) -> int:
-    """List the pieces of `count` bytes; returns where the list ends."""
-    for piece in range(place & -LINE, place + count, PIECE):
-        store_int64(pieces, piece)
-        pieces += 8
+def list_rows(pieces: int, places: int, offset: int, size: int) -> int:
+    """List the pieces of a tile's rows of `size` bytes, `offset` behind their places; returns where the list ends."""
+    for i in range(TILE):
+        row = load_int64(places + 8 * i) + offset
+        for piece in range(row & -LINE, row + size, PIECE):
+            store_int64(pieces, piece)
+            pieces += 8
     return pieces
 
 
 @compiled
-def list_rows(pieces: int, places: int, begin: int, end: int, head: int, heads: int, step: int, size: int) -> int:
-    """The same for rows of `size` bytes of `heads` heads, at the places begin to end - 1, in the order of memory."""
-    if step == size:
-        for i in range(begin, end):
-            pieces = list_run(pieces, load_int64(places + 8 * i) + head * step, heads * size)
-    else:
-        for h in range(head, head + heads):
-            for i in range(begin, end):
-                pieces = list_run(pieces, load_int64(places + 8 * i) + h * step, size)
-    return pieces
+def list_pieces(work: Any, desk: Any, places: int, head: int) -> int:
+    """List what is to be asked for of one head of a tile, its keys, then its values.
 
-
-@compiled
-def list_share(work: Any, desk: Any, places: int, share: int, head: int, heads: int) -> int:
-    """List the pieces of one of `heads` shares of the tile at `places`, some positions for all heads.
-
-    Returns how many are to be asked for with every four k of the products, and fills the list up to that.
+    Returns how many pieces with every four k of the products, and fills the list up to that.
     """
-    begin, end, size = share * TILE // heads, (share + 1) * TILE // heads, item_size(work.kind)
-    last = list_rows(desk.pieces, places, begin, end, head, heads, work.keys_head, work.head_dim * size)
-    last = list_rows(last, places + 8 * TILE, begin, end, head, heads, work.values_head, work.value_dim * size)
+    size = item_size(work.kind)
+    last = list_rows(desk.pieces, places, head * work.keys_head, work.head_dim * size)
+    last = list_rows(last, places + 8 * TILE, head * work.values_head, work.value_dim * size)
     turns = TILE // COLUMNS * (work.head_dim // 4) + whole_columns(work.value_dim) // COLUMNS * (TILE // 4)
     pace = 1 if last - desk.pieces <= 8 * turns else 2
     for piece in range(last, desk.pieces + 8 * turns * pace, 8):
@@ -157,8 +146,10 @@ def attend_item(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> No
             find_places(work, item.request, base + TILE, item.first, item.end, there)
         for h in range(heads):
             pace, head = 0, item.first_head + h
-            if more:
-                pace = list_share(work, desk, there, h, item.first_head, heads)
+            if h + 1 < heads:
+                pace = list_pieces(work, desk, here, head + 1)
+            elif more:
+                pace = list_pieces(work, desk, there, item.first_head)
             read_keys(work.kind, here, head * work.keys_head, work.head_dim, desk.keys)
             count = min(TILE, item.end - base)
             read_values(work.kind, here + 8 * TILE, head * work.values_head, count, work.value_dim, desk.values)

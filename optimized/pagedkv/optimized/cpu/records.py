@@ -12,7 +12,7 @@ import numpy as np
 
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.simd import (
-    WIDTH, exp2, first_of, fma, load, load_number, over, splat, store, store_number,
+    VECTOR, WIDTH, exp2, first_of, fma, load, load_number, over, splat, store, store_number,
     times,
 )  # fmt: skip
 from pagedkv.optimized.cpu.tiles import item_size, whole_columns, write_vector
@@ -24,8 +24,8 @@ NOTHING: Final = np.float32(-np.inf)
 
 @compiled
 def record_size(value_dim: int) -> int:
-    """Bytes."""
-    return 4 * (whole_columns(value_dim) + 2)
+    """Bytes, a multiple of a vector's, since one that lies across two cache lines takes longer to read and to write."""
+    return 4 * whole_columns(value_dim) + VECTOR
 
 
 @compiled

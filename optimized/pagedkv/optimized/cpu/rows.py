@@ -58,7 +58,7 @@ def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head:
         x = exp2(minus(load(scores + 4 * i), splat(shift)))
         store(scores + 4 * i, x)
         vector = plus(vector, x)
-    factor = power_of_2(before - shift)
+    factor = np.float32(1) if before == largest else power_of_2(before - shift)
     store_number(state, largest)
     store_number(state + 4, load_number(state + 4) * factor + total(vector))
     store_number(desk.factors + 4 * (row % ROWS), factor)
@@ -79,14 +79,17 @@ def attend_block(work: Any, desk: Any, row: int, base: int, query: int, record: 
     the first row; `pace`: of asking for the pieces on the desk.
     """
     columns, step, line = whole_columns(work.value_dim), record_size(work.value_dim), 4 * whole_columns(work.head_dim)
-    pieces, dim = desk.pieces, work.head_dim
-    for c in range(0, 4 * TILE, 4 * COLUMNS):
-        pieces = product(query, line, desk.keys + c, 4 * TILE, 0, dim, desk.scores + c, 4 * TILE, pieces, pace)
-    common = range_of(desk, row, base)
-    alike = True
+    pieces, dim, common, alike, seen = desk.pieces, work.head_dim, range_of(desk, row, base), True, False
     for r in range(ROWS):
         first, end = range_of(desk, row + r, base)
         alike &= (first, end) == common
+        seen |= first < end
+    if not seen:
+        return
+    for c in range(0, 4 * TILE, 4 * COLUMNS):
+        pieces = product(query, line, desk.keys + c, 4 * TILE, 0, dim, desk.scores + c, 4 * TILE, pieces, pace)
+    for r in range(ROWS):
+        first, end = range_of(desk, row + r, base)
         if first < end:
             weigh(work, desk, row + r, base, first, end, head, record + step * r + 4 * columns)
     first, end = common

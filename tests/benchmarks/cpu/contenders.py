@@ -1,0 +1,71 @@
+"""Who computes it: each is a function without arguments that does it once, and returns what it has made."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pagedkv.optimized import paged_attention
+from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.simd import VECTOR, load, maximum, splat, top
+from tests.benchmarks.cpu.shapes import Inputs
+
+Contender: TypeAlias = Callable[[], Any]
+
+
+def ours(given: Inputs) -> Contender:
+    """`paged_attention`, checks and all."""
+    tensors = given.query, given.k_cache, given.v_cache, given.block_tables, given.seq_lens
+    return partial(paged_attention, *tensors, cu_seqlens_q=given.cu_seqlens_q, backend="numba")
+
+
+def sdpa(given: Inputs) -> Contender:
+    """torch's scaled_dot_product_attention on contiguous tensors, which nobody has to gather."""
+    keys, values = given.contiguous()
+    query = given.query.view(given.shape.batch, given.shape.rows, *given.query.shape[1:]).transpose(1, 2).contiguous()
+    causal = given.shape.rows > 1
+
+    def attend() -> Tensor:
+        attention = torch.nn.functional.scaled_dot_product_attention
+        return attention(query, keys, values, is_causal=causal, enable_gqa=True).transpose(1, 2).flatten(0, 1)
+
+    return attend
+
+
+@compiled
+def look_at(place: int, size: int) -> np.float32:
+    """Read `size` bytes, a vector at a time, two vectors under way."""
+    a = b = splat(np.float32(0))
+    for at in range(place, place + size, 2 * VECTOR):
+        a, b = maximum(load(at), a), maximum(load(at + VECTOR), b)
+    largest: np.float32 = top(maximum(a, b))
+    return largest
+
+
+def read(given: Inputs) -> Contender:
+    """Read both caches from their beginning to their end, in as many threads as torch has: what memory gives."""
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(threads)
+    size = given.k_cache.nbytes // threads // (2 * VECTOR) * (2 * VECTOR)
+    parts = [(cache.data_ptr() + i * size, size) for cache in (given.k_cache, given.v_cache) for i in range(threads)]
+    return lambda: wait([pool.submit(look_at, *part) for part in parts])
+
+
+def in_turn(contenders: Mapping[str, Contender], rounds: int) -> dict[str, float]:
+    """The median seconds of each, over rounds in which each runs once, beginning with another one each time."""
+    names, times = list(contenders), {name: [0.0] * rounds for name in contenders}
+    for name in names:
+        contenders[name]()
+    for turn in range(rounds):
+        for i in range(len(names)):
+            name = names[(turn + i) % len(names)]
+            start = perf_counter()
+            contenders[name]()
+            times[name][turn] = perf_counter() - start
+    return {name: median(each) for name, each in times.items()}
