@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.cpu.backend import planned
-from pagedkv.optimized.cpu.planning import BLOCK, FEW, see, whole_rows
+from pagedkv.optimized.cpu.planning import BLOCK, FEW, begin_groups, see, whole_rows
 from pagedkv.optimized.cpu.work import Item
 from pagedkv.spec.masks import row_positions, seen
 
@@ -137,3 +137,17 @@ def test_so_is_what_only_some_have_in_common() -> None:
     shared = [(request, span, count) for request, span, count in spans if count > 1]
     assert shared == [(0, 0, 3), (0, 1, 2), (0, 2, 2)]
     assert sum(count for _, _, count in spans) == 16
+
+
+def test_who_begins_otherwise_is_not_compared() -> None:
+    """Requests are compared in buckets of first blocks, of which a batch where nobody shares has one for each."""
+    requests = 64
+    ends, lists = np.arange(requests + 1), np.full((requests, 5), -1, np.int64)
+    bounds = np.tile(np.array([0, 16, 15]), (requests, 1))
+    tables = torch.arange(requests, dtype=torch.int32)[:, None]
+    leader, leaders = begin_groups(bounds, ends, lists, 16, (tables.data_ptr(), 4, 16)), []
+    while leader >= 0:
+        assert lists[leader, 0] == -1  # alone
+        leaders.append(leader)
+        leader = lists[leader, 1]
+    assert sorted(leaders) == list(range(requests))

@@ -84,10 +84,13 @@ def check_integer(name: str, value: object, least: int, allowed: str) -> None:
 
 
 def check_no_gradient(name: str, tensor: Tensor) -> None:
-    """No gradient is lost in silence. Under `torch.no_grad` none is expected, so that parameters may be passed."""
+    """Values are those that lie in memory, and no gradient is lost in silence: under `torch.no_grad` none is expected,
+    so that parameters may be passed."""
     if tensor.requires_grad and torch.is_grad_enabled():
         allowed = "False, or a call under torch.no_grad(): attention over a cache has no gradient"
         raise Misuse(f"{name}.requires_grad", True, allowed)
+    if tensor.is_neg():  # a view whose memory holds the opposite of its values, such as the imag of a conj()
+        raise Misuse(f"{name}.is_neg()", True, "False: call resolve_neg() first")
 
 
 def check_destination(name: str, tensor: Tensor) -> None:

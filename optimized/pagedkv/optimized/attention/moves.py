@@ -35,7 +35,7 @@ def write_kv(
         return
     tensors = {"k_cache": k_cache, "v_cache": v_cache, "key": key, "value": value, "slot_mapping": slot_mapping}
     check_tensors(**tensors)
-    layout = tuple([(t.shape, t.stride(), t.dtype, t.device, t.requires_grad) for t in tensors.values()])
+    layout = tuple([(t.shape, t.stride(), t.dtype, t.device, t.requires_grad, t.is_neg()) for t in tensors.values()])
     if (layout, torch.is_grad_enabled()) not in FITTING:
         check_write(key, value, k_cache, v_cache, slot_mapping)
         if len(FITTING) >= MOST_FITTING:

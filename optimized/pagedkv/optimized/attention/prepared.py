@@ -125,7 +125,7 @@ class PreparedAttention:
             check_tensors(**{name: tensor})
             for part, got, wanted in zip(FORM, form_of(tensor), self._forms[name], strict=True):
                 require(got == wanted, f"{name}.{part}", got, f"{wanted}, as prepared")
-        if tensor.requires_grad:
+        if tensor.requires_grad or tensor.is_neg():
             check_no_gradient(name, tensor)
 
     def _is_apart(self, out: Tensor, read: tuple[Tensor, ...]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.arguments import AttentionCall
+from pagedkv.optimized.attention.arguments import MOST_POSITIONS, AttentionCall, overlap
 from pagedkv.optimized.attention.backends import Copier
 from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
 from pagedkv.optimized.cpu.items import desk_size, merge_through, work_through
@@ -48,20 +48,19 @@ class CpuBackend:
         desk, records = desk_size(work), kept * record_size(work.value_dim)
         place = ROOMS.place(several * desk + records)
         work = work._replace(records=place + several * desk)
-        counters = np.zeros(2, np.int64)
-        first, second = counters.ctypes.data, counters.ctypes.data + 8
-        in_threads(lambda i: work_through(work, items, tokens, bounds, parts, first, place + i * desk), several)
-        in_threads(lambda i: merge_through(work, parts, second, place + i * desk), several if kept else 1)
+        in_threads(lambda i, next_: work_through(work, items, tokens, bounds, parts, next_, place + i * desk), several)
+        in_threads(lambda i, next_: merge_through(work, parts, next_, place + i * desk), several if kept else 1)
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
         """Rows to slots; `Misuse` for a slot past the cache or given twice."""
         check_slots(slot_mapping, caches[0].shape[0] * caches[0].shape[1])
         slots = np.ascontiguousarray(slot_mapping.numpy())
-        for row, cache in zip(rows, caches, strict=True):
-            pages, given, kind = pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype]
+        given = [row.clone() if any(overlap(row, cache) for cache in caches) else row for row in rows]
+        for row, cache in zip(given, caches, strict=True):
+            pages, source, kind = pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype]
             threads, step = threads_for(row.nbytes), max(1, PORTION // max(1, row[:1].nbytes))
             rounding = row.dtype != cache.dtype
-            in_turn(partial(write_rows, pages, given, slots, kind, rounding, step), threads)
+            in_turn(partial(write_rows, pages, source, slots, kind, rounding, step), threads)
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
@@ -92,8 +91,8 @@ class CpuBackend:
         outs = outs if outs.stride(-1) == 1 or outs.shape[-1] == 1 else outs.contiguous()
         given, weights = place_of(outs, 3), place_of(lses, 3)
         shape = *outs.shape, KINDS[outs.dtype]
-        factors = torch.empty(lses.numel())
-        run = partial(merge_rows, given, weights, out.data_ptr(), lse.data_ptr(), factors.data_ptr(), shape)
+        factors = np.empty(lses.numel(), np.float32)
+        run = partial(merge_rows, given, weights, out.data_ptr(), lse.data_ptr(), factors.ctypes.data, shape)
         in_turn(run, threads_for(outs.nbytes))
 
 
@@ -103,10 +102,8 @@ def threads_for(size: int) -> int:
 
 
 def in_turn(run: Callable[[int], None], threads: int) -> None:
-    """run(the address of a counter) in some threads, which take from it what is next."""
-    counter = np.zeros(1, np.int64)
-    place = counter.ctypes.data
-    in_threads(lambda _: run(place), threads)
+    """run(the address of a counter) in some threads."""
+    in_threads(lambda _, counter: run(counter), threads)
 
 
 def pages_of(cache: Tensor) -> Pages:
@@ -127,11 +124,11 @@ def planned(call: AttentionCall, ends: Array, bounds: Array, parts: Array, threa
     heads = call.k_cache.shape[2]
     group, tables = call.query.shape[1] // heads, call.block_tables
     table = tables.data_ptr(), tables.stride(0) * tables.itemsize, call.k_cache.shape[1]
-    lists, counts = np.empty((len(ends), 4), np.int64), np.zeros(2, np.int64)
+    lists, counts = np.empty((len(ends), 5), np.int64), np.zeros(2, np.int64)
 
     def plan(items: Array, tokens: Array, most: int) -> int:
         made = Plan(items, tokens, counts, heads, group, most)
-        kept: int = plan_work(made, bounds, ends, parts, lists, call.split_size, table)
+        kept: int = plan_work(made, bounds, ends, parts, lists, min(call.split_size, MOST_POSITIONS), table)
         return kept
 
     none, nobody, most = np.empty((0, 9), np.int64), np.empty(0, np.int64), heads
@@ -165,13 +162,14 @@ def place_of(tensor: Tensor, steps: int) -> tuple[int, ...]:
 class Rooms(threading.local):
     """Memory that calls from one thread work in, one after the other: it grows, and is kept."""
 
-    memory = torch.empty(0)
+    memory = np.empty(0, np.uint8)
 
     def place(self, size: int) -> int:
         """The address of `size` bytes at least, at the beginning of a cache line."""
         if self.memory.nbytes < size + LINE:
-            self.memory = torch.empty((size + LINE + 3) // 4)
-        return (self.memory.data_ptr() + LINE - 1) // LINE * LINE
+            self.memory = np.empty(size + LINE, np.uint8)
+        place: int = self.memory.ctypes.data
+        return (place + LINE - 1) // LINE * LINE
 
 
 ROOMS: Final = Rooms()

@@ -127,7 +127,8 @@ def refine(ends: Any, bounds: Any, lists: Any, start: int, span: int, split: int
     """Part a group into those whose tables go on alike over a span; returns the leader of the first such group, or -1.
 
     `lists`: of each request the next one of its group, the leader of the next group, the last of its group (of
-    leaders), and from which span on it is alone. `table`: address, bytes of a row, block size.
+    leaders), from which span on it is alone, and, at its place, who is first in a bucket of first blocks. `table`:
+    address, bytes of a row, block size.
     """
     tables, row, size = table
     first, end, found, r = span * split, (span + 1) * split, -1, start
@@ -150,12 +151,27 @@ def refine(ends: Any, bounds: Any, lists: Any, start: int, span: int, split: int
 
 
 @compiled
+def begin_groups(bounds: Any, ends: Any, lists: Any, split: int, table: Any) -> int:
+    """Groups of requests with a first span to share whose first blocks may be the same; returns the leader of one."""
+    tables, row, _ = table
+    requests, groups = len(ends) - 1, -1
+    for r in range(requests):
+        lists[r, 3], lists[r, 4] = 0, -1
+    for r in range(requests - 1, -1, -1):
+        if is_whole(bounds, ends[r], ends[r + 1], 0, split):
+            bucket = load_int32(tables + r * row) % requests
+            lists[r, 0], lists[bucket, 4] = lists[bucket, 4], r
+    for bucket in range(requests - 1, -1, -1):
+        if lists[bucket, 4] >= 0:
+            lists[lists[bucket, 4], 1] = groups
+            groups = lists[bucket, 4]
+    return groups
+
+
+@compiled
 def share(plan: Any, bounds: Any, ends: Any, lists: Any, split: int, table: Any) -> None:
     """Items for spans that several requests share, from the beginning of their tables on."""
-    requests = len(ends) - 1
-    for r in range(requests):
-        lists[r, 0], lists[r, 1], lists[r, 3] = r + 1 if r + 1 < requests else -1, -1, 0
-    groups, span = 0 if requests > 1 else -1, 0
+    groups, span = begin_groups(bounds, ends, lists, split, table), 0
     while groups >= 0:
         kept, leader = -1, groups
         while leader >= 0:

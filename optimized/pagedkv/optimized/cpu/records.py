@@ -1,11 +1,11 @@
 """Results on their way: for a query row over some of its positions, sums and what they are relative to.
 
-A record is a line of float32: the weighted sum of values, `whole_columns(value_dim)` numbers; the largest logit, in
-base 2; the sum of weights 2**(logit - largest). Records over disjoint positions merge. (Milakov and Gimelshein, "Online
+A record is a line of float32: the weighted sum of values, `whole_columns(value_dim)` numbers; the largest logit;
+the sum of weights exp(logit - largest). Records over disjoint positions merge. (Milakov and Gimelshein, "Online
 normalizer calculation for softmax", 2018.)
 """
 
-from math import log2
+from math import isnan, log
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from pagedkv.optimized.cpu.simd import (
 from pagedkv.optimized.cpu.tiles import item_size, whole_columns, write_vector
 
 LOG2_E: Final = np.float32(1.4426950408889634)
-LN_2: Final = np.float32(0.6931471805599453)
 NOTHING: Final = np.float32(-np.inf)
 
 
@@ -67,10 +66,11 @@ def merge(target: int, first: int, count: int, step: int, columns: int) -> None:
     shift, weights = shift_of(largest), np.float32(0)
     for part in range(count):
         record = first + part * step
-        factor = power_of_2(load_number(record + 4 * columns) - shift)
-        if factor != 0:
+        factor = power_of_2((load_number(record + 4 * columns) - shift) * LOG2_E)
+        total = load_number(record + 4 * columns + 4)
+        if factor != 0 or isnan(total):  # it is no number if a logit is none
             add_scaled(target, columns, np.float32(1), record, factor)
-            weights += load_number(record + 4 * columns + 4) * factor
+            weights += total * factor
     store_number(target + 4 * columns, largest)
     store_number(target + 4 * columns + 4, weights)
 
@@ -82,18 +82,18 @@ def finish(work: Any, record: int, token: int, head: int) -> None:
     largest, weights = load_number(record + 4 * columns), load_number(record + 4 * columns + 4)
     shift, factor = shift_of(largest), np.float32(1)
     if work.sinks != 0:
-        sink = load_number(work.sinks + 4 * head) * LOG2_E
+        sink = load_number(work.sinks + 4 * head)
         if sink > largest:
-            factor = power_of_2(largest - sink)
+            factor = power_of_2((largest - sink) * LOG2_E)
             weights, shift = weights * factor + np.float32(1), sink
         else:
-            weights += power_of_2(sink - shift)
+            weights += power_of_2((sink - shift) * LOG2_E)
     divisor = np.float32(1) if weights == 0 else weights
     out = work.out + token * work.out_token + head * work.out_head
     for d in range(0, work.value_dim, WIDTH):
         x = over(times(load(record + 4 * d), splat(factor)), splat(divisor))
         write_vector(work.kind, out + d * item_size(work.kind), x, work.value_dim - d)
-    lse = NOTHING if weights == 0 else (shift + np.float32(log2(weights))) * LN_2
+    lse = NOTHING if weights == 0 else shift + np.float32(log(weights))
     store_number(work.lse + token * work.lse_token + head * work.lse_head, lse)
 
 

@@ -12,26 +12,32 @@ import numpy as np
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.records import LOG2_E, NOTHING, add_scaled, power_of_2, record_size, shift_of
 from pagedkv.optimized.cpu.simd import (
-    WIDTH, absolute, exp2, keep, lane_numbers, load, load_int64, load_number, maximum, minus, over, plus,
-    signed, splat, store, store_number, times, top, total,
+    WIDTH, absolute, exp2, fma, keep, lane_numbers, load, load_int64, load_number, maximum, minus, over, plus, signed,
+    splat, store, store_number, times, top, total, where_less,
 )  # fmt: skip
 from pagedkv.optimized.cpu.tiles import COLUMNS, ROWS, product, whole_columns
 from pagedkv.optimized.cpu.work import TILE
 
 
 @compiled
+def tanh(x: Any) -> Any:
+    """By an exponential, and near 0, where that cancels, by x - x**3 / 3 + 2 x**5 / 15."""
+    one, size, square = splat(np.float32(1)), absolute(x), times(x, x)
+    e = exp2(times(size, splat(np.float32(-2) * LOG2_E)))
+    near = fma(square, fma(square, splat(np.float32(2 / 15)), splat(np.float32(-1 / 3))), one)
+    return where_less(size, splat(np.float32(0.0625)), times(x, near), signed(over(minus(one, e), plus(one, e)), x))
+
+
+@compiled
 def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
-    """Scores of positions `distance`, `distance` + 1, … from the row's own, as logits in base 2."""
-    if work.softcap == 0 and work.slopes == 0:
-        return times(x, splat(np.float32(work.scale) * LOG2_E))
+    """Scores of positions `distance`, `distance` + 1, … from the row's own, as logits."""
     x = times(x, splat(np.float32(work.scale)))
     if work.softcap != 0:
         cap = splat(np.float32(work.softcap))
-        e = exp2(times(absolute(over(x, cap)), splat(np.float32(-2) * LOG2_E)))
-        x = signed(times(cap, over(minus(splat(np.float32(1)), e), plus(splat(np.float32(1)), e))), x)
+        x = times(cap, tanh(over(x, cap)))
     if work.slopes != 0:
         x = plus(x, times(splat(slope), plus(splat(distance), lane_numbers())))
-    return times(x, splat(LOG2_E))
+    return x
 
 
 @compiled
@@ -55,10 +61,10 @@ def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head:
     largest = max(before, top(vector))
     shift, vector = shift_of(largest), splat(np.float32(0))
     for i in range(0, TILE, WIDTH):
-        x = exp2(minus(load(scores + 4 * i), splat(shift)))
+        x = exp2(times(minus(load(scores + 4 * i), splat(shift)), splat(LOG2_E)))
         store(scores + 4 * i, x)
         vector = plus(vector, x)
-    factor = np.float32(1) if before == largest else power_of_2(before - shift)
+    factor = np.float32(1) if before == largest else power_of_2((before - shift) * LOG2_E)
     store_number(state, largest)
     store_number(state + 4, load_number(state + 4) * factor + total(vector))
     store_number(desk.factors + 4 * (row % ROWS), factor)

@@ -64,6 +64,10 @@ minus = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fsub(a, 
 times = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fmul(a, b))
 over = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fdiv(a, b))
 maximum = instruction(floats, [floats] * 2, larger)
+where_less = instruction(
+    floats, [floats] * 4, lambda builder, a, b, x, y: builder.select(builder.fcmp_ordered("<", a, b), x, y)
+)
+"""where_less(a, b, x, y): x where a < b, else y."""
 exp2 = instruction(floats, [floats], power)
 keep = instruction(floats, [floats, integer, integer], kept)
 lane_numbers = instruction(floats, [], lambda builder: ir.Constant(FLOATS, [float(i) for i in range(WIDTH)]))

@@ -27,11 +27,16 @@ def use_every_loop() -> None:
     from pagedkv.optimized.attention.arguments import AttentionCall, Mask  # noqa: PLC0415  # needs torch
     from pagedkv.optimized.cpu.backend import CpuBackend  # noqa: PLC0415  # needs numba
 
-    backend, cache, tables = CpuBackend(), torch.zeros(2, 16, 1, 8), torch.tensor([[0, 1], [0, 1]], dtype=torch.int32)
-    lengths, query, lse = torch.tensor([32, 0], dtype=torch.int32), torch.zeros(2, 1, 8), torch.zeros(2, 1)
+    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.zeros(shape, dtype=dtype, device="cpu")  # whatever the defaults are
+
+    backend, cache, tables = CpuBackend(), zeros(2, 16, 1, 8), zeros(2, 2, dtype=torch.int32)
+    tables[:, 1] = 1
+    lengths, query, lse = zeros(2, dtype=torch.int32), zeros(2, 1, 8), zeros(2, 1)
+    lengths[0] = 32
     mask = Mask(1.0, True, None, 0.0, None, None)
     backend.attend(AttentionCall(query, cache, cache, tables, lengths, None, mask, query.clone(), lse, 16))
-    backend.write_kv((query, query), (cache, cache.clone()), torch.tensor([3, -1]))
-    backend.copier([cache], [cache])(torch.tensor([[0, 1]]))
-    backend.gather(cache, tables, torch.tensor([0, 2, 2], dtype=torch.int32), None, query.clone())
+    backend.write_kv((query[:1], query[:1]), (cache, cache.clone()), zeros(1, dtype=torch.int64))
+    backend.copier([cache], [cache])(tables[:1])
+    backend.gather(cache, tables, zeros(3, dtype=torch.int32), None, query.clone())
     backend.merge(query[None], lse[None], query.clone(), lse.clone())

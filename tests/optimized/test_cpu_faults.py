@@ -1,0 +1,224 @@
+"""What the compiled loops must bear: other defaults of torch, interrupts, ends of the process, numbers at the edge."""
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+from typing import Any, Final
+
+import pytest
+import torch
+from torch import Tensor
+
+from pagedkv.optimized import merge_attention, paged_attention, prepare_attention, write_kv
+from pagedkv.optimized.cpu import threads, warming
+from pagedkv.spec import Misuse
+from tests.optimized.gather_laws import same_bits
+
+
+def call(length: int = 4096, requests: int = 1, heads: int = 8, dim: int = 64, **options: Any) -> dict[str, Any]:
+    """Some requests of one length; keys are values."""
+    generator = torch.Generator().manual_seed(1)
+    blocks = -(-length // 16)
+    cache = torch.randn(blocks, 16, heads, dim, generator=generator)
+    return {
+        "query": torch.randn(requests, 2 * heads, dim, generator=generator), "k_cache": cache, "v_cache": cache,
+        "block_tables": torch.randperm(blocks, generator=generator).int().repeat(requests, 1),
+        "seq_lens": torch.full((requests,), length, dtype=torch.int32), "return_lse": True, **options,
+    }  # fmt: skip
+
+
+def both(**options: Any) -> list[tuple[Tensor, Tensor]]:
+    """What the loops give, and torch."""
+    return [paged_attention(**options, backend=name) for name in ("numba", "torch")]  # type: ignore[misc]  # with lse
+
+
+@contextmanager
+def defaults(dtype: torch.dtype | None = None, device: str | None = None) -> Iterator[None]:
+    """Torch makes tensors of this kind unless told otherwise."""
+    before = torch.get_default_dtype()
+    try:
+        if dtype is not None:
+            torch.set_default_dtype(dtype)
+        if device is not None:
+            torch.set_default_device(device)
+        yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("kind", [{"dtype": torch.bfloat16}, {"dtype": torch.float64}, {"device": "meta"}], ids=str)
+def test_the_defaults_of_torch_do_not_matter(kind: dict[str, Any]) -> None:
+    """Scratch memory half as large as needed was once written past its end."""
+    given = call(requests=5)
+    outs, lses = torch.randn(8, 64, 64, 64), torch.randn(8, 64, 64)
+    expected = [*both(**given)[0], *merge_attention(outs, lses, backend="numba")]
+    with defaults(**kind):
+        warming.use_every_loop()
+        found = [*paged_attention(**given, backend="numba"), *merge_attention(outs, lses, backend="numba")]
+    assert all(same_bits(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_heads_of_any_width_stay_on_the_desk() -> None:
+    """The list of what is asked for was once longer than its room, in 16 bits with wide heads."""
+    for dim, value_dim, dtype in ((576, 512, torch.bfloat16), (300, 288, torch.float16), (256, 640, torch.float32)):
+        generator = torch.Generator().manual_seed(dim)
+        k, v = (torch.randn(100, 16, 1, each, generator=generator).to(dtype) for each in (dim, value_dim))
+        query = torch.randn(1, 16, dim, generator=generator).to(dtype)
+        tables, lengths = torch.arange(100).int()[None], torch.tensor([1600], dtype=torch.int32)
+        a, b = both(query=query, k_cache=k, v_cache=v, block_tables=tables, seq_lens=lengths, return_lse=True)
+        torch.testing.assert_close(a[0], b[0])
+        torch.testing.assert_close(a[1], b[1])
+
+
+@pytest.mark.parametrize("where", ["query", "last span", "first span"])
+def test_what_is_no_number_stays_none(where: str) -> None:
+    """Spans merge by their largest logit, which a span of NaN does not have."""
+    given = call(513, heads=1)
+    keys = given["k_cache"].clone()
+    blocks = given["block_tables"][0].long()
+    if where == "query":
+        given["query"] = given["query"] * math.nan
+    else:
+        keys[blocks[32:] if where == "last span" else blocks[:32]] = math.nan
+    given["k_cache"] = keys
+    for out, lse in both(**given):
+        assert bool(out.isnan().all())
+        assert bool(lse.isnan().all())
+
+
+@pytest.mark.parametrize(
+    "options", [{"scale": 3e38}, {"softcap": 1e8}, {"softcap": 1e15}, {"softcap": 1e30}, {"softcap": 0.01}], ids=str
+)
+def test_numbers_at_the_edge_are_computed_as_torch_does(options: dict[str, Any]) -> None:
+    given = call(600, heads=1, **options)
+    if "scale" in options:
+        given["k_cache"] = torch.zeros_like(given["k_cache"])
+    a, b = both(**given)
+    torch.testing.assert_close(a[0], b[0])
+    torch.testing.assert_close(a[1], b[1])
+
+
+def test_large_logits_and_sinks_are_finite() -> None:
+    one = torch.ones(1, 1, 1, 1)
+    shared = {"v_cache": one, "block_tables": torch.zeros(1, 1, dtype=torch.int32), "seq_lens": torch.ones(1).int()}
+    for q, k, sinks in ((3e19, 1e19, None), (1.0, 1.0, torch.tensor([3e38]))):
+        given = {"query": one[0] * q, "k_cache": one * k, "sinks": sinks, "scale": 1.0, "return_lse": True, **shared}
+        a, b = both(**given)
+        assert bool(a[1].isfinite().all())
+        torch.testing.assert_close(a, b)
+
+
+def test_rows_that_lie_in_the_cache_are_read_before_it_is_written() -> None:
+    caches = []
+    for backend in ("numba", "torch"):
+        k = torch.arange(16.0).view(4, 4, 1, 1).contiguous()
+        v = k.clone()
+        write_kv(k.view(16, 1, 1)[:4], v.view(16, 1, 1)[:4], k, v, torch.arange(1, 5), backend=backend)
+        caches.append((k, v))
+    assert all(torch.equal(a, b) for a, b in zip(*caches, strict=True))
+
+
+def test_views_whose_memory_holds_the_opposite_are_refused() -> None:
+    opposite = torch.complex(torch.ones(3, 2, 4), torch.ones(3, 2, 4)).conj().imag
+    with pytest.raises(Misuse, match=r"lses\.is_neg\(\)"):
+        merge_attention(torch.ones(3, 2, 4, 8), opposite)
+    given = call(16, heads=1)
+    del given["return_lse"]
+    for name in ("query", "k_cache"):
+        with pytest.raises(Misuse, match=rf"{name}\.is_neg\(\)"):
+            paged_attention(**{**given, name: torch._neg_view(given[name])})
+    prepared = prepare_attention(**given)
+    with pytest.raises(Misuse, match=r"query\.is_neg\(\)"):
+        prepared(torch._neg_view(given["query"]), given["k_cache"], given["v_cache"])
+
+
+def test_a_split_may_be_longer_than_any_request() -> None:
+    assert same_bits(both(**call(600, split_size=2**70))[0][0], both(**call(600, split_size=2**30))[0][0])
+
+
+class Interrupt(BaseException):
+    """As Ctrl-C."""
+
+
+def test_whoever_is_interrupted_leaves_nobody_behind() -> None:
+    """Threads that had not begun did so after the call, on memory that was somebody else's by then."""
+    begun, release, ran = Event(), Event(), []
+
+    def run(i: int, counter: int) -> None:
+        if i == 0:
+            begun.wait(10)
+            raise Interrupt
+        ran.append("begins")
+        begun.set()
+        release.wait(0.2)
+        ran.append("ends")
+
+    with pytest.raises(Interrupt):
+        threads.in_threads(run, 2)
+    assert ran == ["begins", "ends"]
+
+
+def test_an_interrupt_while_the_others_end_is_raised_when_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+
+    def interrupted(others: Any) -> Any:
+        waits.append(len(others))
+        if len(waits) == 1:
+            raise Interrupt
+        return futures.wait(others)
+
+    monkeypatch.setattr(threads, "wait", interrupted)
+    with pytest.raises(Interrupt):
+        threads.in_threads(lambda i, counter: None, 3)
+    assert waits == [2, 2]
+
+
+def test_what_has_not_begun_when_all_is_done_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, ran = Event(), []
+    with ThreadPoolExecutor(1) as executor:
+        monkeypatch.setattr(threads, "pool", lambda count: executor)
+        executor.submit(busy.wait, 10)
+        threads.in_threads(lambda i, counter: ran.append(i), 4)
+        busy.set()
+    assert ran == [0]
+
+
+def test_an_error_in_any_thread_is_raised() -> None:
+    begun = Event()
+
+    def run(i: int, counter: int) -> None:
+        if i:
+            begun.set()
+            raise ValueError(i)
+        begun.wait(10)
+
+    with pytest.raises(ValueError, match="1"):
+        threads.in_threads(run, 2)
+
+
+LATE: Final = """
+import threading, time, torch
+from pagedkv.optimized import paged_attention
+torch.set_num_threads(2)
+q, k = torch.zeros(4, 8, 128), torch.ones(256, 16, 8, 128)
+args = q, k, k, torch.arange(256).int().repeat(4, 1), torch.full((4,), 4096, dtype=torch.int32)
+def serve():
+    threading.main_thread().join()
+    print(paged_attention(*args, backend="numba").mean().item())
+paged_attention(*args, backend="numba")
+threading.Thread(target=serve).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_is_served() -> None:
+    path = os.pathsep.join(map(str, filter(None, sys.path)))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", LATE], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("1.0\n", 0), done.stderr
