@@ -46,18 +46,16 @@ def table() -> tuple[dict[str, str], ...]:
 @lru_cache(maxsize=4096)
 def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int, block_size: int) -> Tiling:
     """The tiling of a launch. `KeyError` for a kernel without a row."""
-    exact = (kernel, architecture, dtype, head_dim, group, block_size)
-    rounded = {"head_dim": max(16, power_of_two(head_dim)), "group": min(power_of_two(group), MOST_OF_TABLE)}
-    wanted = {key: ("*", str(value), str(rounded.get(key, value))) for key, value in zip(KEYS, exact, strict=True)}
-    fitting = [row for row in table() if all(row[key] in values for key, values in wanted.items())]
+    exact = dict(zip(KEYS, (kernel, architecture, dtype, head_dim, group, block_size), strict=True))
+    rounded = exact | {"head_dim": max(16, power_of_two(head_dim)), "group": min(power_of_two(group), MOST_OF_TABLE)}
+    wanted = {key: (str(exact[key]), str(rounded[key])) for key in KEYS}
+    fitting = [row for row in table() if all(row[key] in ("*", *names) for key, names in wanted.items())]
     if not fitting:
         raise KeyError(f"tiles.csv has no row for {wanted}")
 
     def rank(entry: tuple[int, dict[str, str]]) -> tuple[int, int, int]:
         place, row = entry
-        odd = sum(
-            row[key] == str(value) != str(rounded.get(key, value)) for key, value in zip(KEYS, exact, strict=True)
-        )
+        odd = sum(row[key] == name != other for key, (name, other) in wanted.items())
         return odd, sum(row[key] != "*" for key in KEYS), place
 
     best = max(enumerate(fitting), key=rank)[1]
