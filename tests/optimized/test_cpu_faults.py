@@ -4,16 +4,18 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 from typing import Any, Final
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from pagedkv.optimized import merge_attention, paged_attention, prepare_attention, write_kv
 from pagedkv.optimized.cpu import threads, warming
@@ -139,6 +141,33 @@ def test_views_whose_memory_holds_the_opposite_are_refused() -> None:
         prepared(torch._neg_view(given["query"]), given["k_cache"], given["v_cache"])
 
 
+def test_tensors_without_memory_are_never_followed() -> None:
+    """Modes and transformations see an operator; what is freed, or was never there, is refused."""
+    outs, lses = torch.ones(2, 3, 4, 8), torch.zeros(2, 3, 4)
+    given = call(64, heads=1)
+    expected = paged_attention(**given)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert type(merge_attention(outs, lses)[0]) is FakeTensor
+        assert type(paged_attention(**given)[0]) is FakeTensor
+    assert torch.equal(torch.func.functionalize(merge_attention)(outs, lses)[0], outs[0])
+    found = torch.func.functionalize(lambda query: paged_attention(**{**given, "query": query}))(given["query"])
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    with pytest.raises(Misuse, match="memory"):
+        merge_attention(outs, torch._efficientzerotensor((2, 3, 4)), backend="numba")
+    outs.untyped_storage().resize_(0)
+    with pytest.raises(Misuse, match="memory"):
+        merge_attention(outs, lses, backend="numba")
+
+
+def test_tensors_of_other_layouts_and_names_that_are_none_are_refused() -> None:
+    outs, lses = torch.ones(2, 3, 4, 8), torch.zeros(2, 3, 4)
+    with pytest.raises(Misuse, match=r"outs\.layout"):
+        merge_attention(outs.to_sparse(), lses)
+    for name in ("", 0, False, ["torch"]):
+        with pytest.raises(Misuse, match="backend"):
+            merge_attention(outs, lses, backend=name)  # type: ignore[arg-type]  # on purpose
+
+
 def test_a_split_may_be_longer_than_any_request() -> None:
     assert same_bits(both(**call(600, split_size=2**70))[0][0], both(**call(600, split_size=2**30))[0][0])
 
@@ -147,7 +176,27 @@ class Interrupt(BaseException):
     """As Ctrl-C."""
 
 
-def test_whoever_is_interrupted_leaves_nobody_behind() -> None:
+@pytest.fixture(params=["team", "pool"])
+def in_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, int], None]:
+    """By torch's threads, and by ours."""
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "openmp", lambda: None)
+    elif threads.openmp() is None:
+        pytest.skip("torch has no OpenMP here")
+    return threads.in_threads
+
+
+def test_each_is_run_once(in_threads: Callable[[Any, int], None]) -> None:
+    """At least one, each in turn, and none twice; whoever finds nothing left is not missed."""
+    for count in (1, 2, 3, 7):
+        ran: list[int] = []
+        in_threads(lambda i, counter, ran=ran: ran.append(i), count)
+        assert sorted(ran) == sorted(set(ran))
+        assert 0 in ran
+        assert set(ran) <= set(range(count))
+
+
+def test_whoever_is_interrupted_leaves_nobody_behind(in_threads: Callable[[Any, int], None]) -> None:
     """Threads that had not begun did so after the call, on memory that was somebody else's by then."""
     begun, release, ran = Event(), Event(), []
 
@@ -161,8 +210,21 @@ def test_whoever_is_interrupted_leaves_nobody_behind() -> None:
         ran.append("ends")
 
     with pytest.raises(Interrupt):
-        threads.in_threads(run, 2)
+        in_threads(run, 2)
     assert ran == ["begins", "ends"]
+
+
+def test_an_error_in_any_thread_is_raised(in_threads: Callable[[Any, int], None]) -> None:
+    begun = Event()
+
+    def run(i: int, counter: int) -> None:
+        if i:
+            begun.set()
+            raise ValueError(i)
+        begun.wait(10)
+
+    with pytest.raises(ValueError, match="1"):
+        in_threads(run, 2)
 
 
 def test_an_interrupt_while_the_others_end_is_raised_when_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,31 +238,19 @@ def test_an_interrupt_while_the_others_end_is_raised_when_they_have(monkeypatch:
 
     monkeypatch.setattr(threads, "wait", interrupted)
     with pytest.raises(Interrupt):
-        threads.in_threads(lambda i, counter: None, 3)
+        threads.in_pool(lambda i, counter: None, 3, np.zeros(1, np.int64))
     assert waits == [2, 2]
 
 
 def test_what_has_not_begun_when_all_is_done_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy, ran = Event(), []
+    busy, ran, counter = Event(), list[int](), np.zeros(1, np.int64)
     with ThreadPoolExecutor(1) as executor:
         monkeypatch.setattr(threads, "pool", lambda count: executor)
         executor.submit(busy.wait, 10)
-        threads.in_threads(lambda i, counter: ran.append(i), 4)
+        threads.in_pool(lambda i, counter: ran.append(i), 4, counter)
         busy.set()
     assert ran == [0]
-
-
-def test_an_error_in_any_thread_is_raised() -> None:
-    begun = Event()
-
-    def run(i: int, counter: int) -> None:
-        if i:
-            begun.set()
-            raise ValueError(i)
-        begun.wait(10)
-
-    with pytest.raises(ValueError, match="1"):
-        threads.in_threads(run, 2)
+    assert counter[0] == threads.TAKEN
 
 
 LATE: Final = """

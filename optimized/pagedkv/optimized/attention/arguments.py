@@ -65,6 +65,8 @@ def check_tensors(**arguments: object) -> None:
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
             raise Misuse(name, value, f"a torch.Tensor, not {type(value).__name__}")
+        if value.layout is not torch.strided:
+            raise Misuse(f"{name}.layout", value.layout, "torch.strided")
 
 
 def check_number(name: str, value: object, allowed: str) -> None:
@@ -89,7 +91,8 @@ def check_no_gradient(name: str, tensor: Tensor) -> None:
     if tensor.requires_grad and torch.is_grad_enabled():
         allowed = "False, or a call under torch.no_grad(): attention over a cache has no gradient"
         raise Misuse(f"{name}.requires_grad", True, allowed)
-    if tensor.is_neg():  # a view whose memory holds the opposite of its values, such as the imag of a conj()
+    # A view whose memory holds the opposite of its values, such as the imag of a conj(); a tracer cannot ask.
+    if not torch.compiler.is_compiling() and tensor.is_neg():
         raise Misuse(f"{name}.is_neg()", True, "False: call resolve_neg() first")
 
 

@@ -37,7 +37,8 @@ class Backend(Protocol):
 
 def backend_for(device: torch.device, name: BackendName | None = None) -> Backend:
     """The backend named, or the one of the device. Raises `Misuse` if it cannot serve the device."""
-    name = name or backend_name(device)
+    name = backend_name(device) if name is None else name
+    require(isinstance(name, str), "backend", name, "a name, or None to follow the device")
     if name == "torch":
         from pagedkv.optimized.attention.torch_backend import TorchBackend  # noqa: PLC0415  # loaded when it is chosen
 

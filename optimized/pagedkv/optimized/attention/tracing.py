@@ -14,10 +14,15 @@ from torch import Tensor
 def is_traced(*tensors: object) -> bool:
     """Whether a call with these tensors is recorded, not computed.
 
-    True while Dynamo reads the caller, and if one of them has a class with a dispatch of its own (fake and functional
-    tensors) or lies on meta: the others may be constants, such as caches that an exported function closes over.
+    True while Dynamo reads the caller; while a mode is on that sees operators (`FakeTensorMode`) or functions are
+    transformed (`torch.func`); and if one of them has a class with a dispatch of its own (fake and functional tensors)
+    or lies on meta: the others may be constants, such as caches that an exported function closes over.
     """
-    return torch.compiler.is_dynamo_compiling() or any(map(_has_no_values, tensors))
+    return torch.compiler.is_dynamo_compiling() or _is_watched() or any(map(_has_no_values, tensors))
+
+
+def _is_watched() -> bool:
+    return torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _has_no_values(tensor: object) -> bool:

@@ -1,9 +1,9 @@
 """How large the tiles of a kernel are, read from a table that people read too: `tiles.csv` beside this file.
 
 A row says for which kernel, architecture, dtype, head_dim, group and block_size it holds; `*` is any. Of the rows that
-fit a launch one that names a head_dim or group which is no power of two goes before all others; then the one with the
-most columns named decides, and of equals the later. Nothing else decides: shapes and the card, never what is in a
-batch, so that no bit depends on the batch.
+fit a launch the one that names most of head_dim and group as they are, where that is not what they are rounded to, goes
+first; of equals the one with the most columns named, and of equals the later. Nothing else decides: shapes and the
+card, never what is in a batch, so that no bit depends on the batch.
 """
 
 import csv
@@ -46,10 +46,20 @@ def table() -> tuple[dict[str, str], ...]:
 @lru_cache(maxsize=4096)
 def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int, block_size: int) -> Tiling:
     """The tiling of a launch. `KeyError` for a kernel without a row."""
+    row = table()[deciding(kernel, architecture, dtype, head_dim, group, block_size)]
+    return Tiling(*(int(row[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
+
+
+def deciding(kernel: str, architecture: str, dtype: str, head_dim: int, group: int, block_size: int) -> int:
+    """Which row of the table decides a launch."""
     exact = dict(zip(KEYS, (kernel, architecture, dtype, head_dim, group, block_size), strict=True))
     rounded = exact | {"head_dim": max(16, power_of_two(head_dim)), "group": min(power_of_two(group), MOST_OF_TABLE)}
     wanted = {key: (str(exact[key]), str(rounded[key])) for key in KEYS}
-    fitting = [row for row in table() if all(row[key] in ("*", *names) for key, names in wanted.items())]
+    fitting = [
+        (place, row)
+        for place, row in enumerate(table())
+        if all(row[key] in ("*", *names) for key, names in wanted.items())
+    ]
     if not fitting:
         raise KeyError(f"tiles.csv has no row for {wanted}")
 
@@ -58,8 +68,7 @@ def tiling(kernel: str, architecture: str, dtype: str, head_dim: int, group: int
         odd = sum(row[key] == name != other for key, (name, other) in wanted.items())
         return odd, sum(row[key] != "*" for key in KEYS), place
 
-    best = max(enumerate(fitting), key=rank)[1]
-    return Tiling(*(int(best[name]) for name in ("tile", "rows", "num_warps", "num_stages")))
+    return max(fitting, key=rank)[0]
 
 
 def max_registers(architecture: str, num_warps: int, most: int = 255) -> dict[str, int]:

@@ -19,6 +19,7 @@ from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.threads import in_threads
 from pagedkv.optimized.cpu.tiles import LINE
 from pagedkv.optimized.cpu.work import Work
+from pagedkv.spec.words import Misuse
 
 KINDS: Final = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -155,8 +156,13 @@ def work_of(call: AttentionCall, slopes: Tensor | None, sinks: Tensor | None) ->
 
 
 def place_of(tensor: Tensor, steps: int) -> tuple[int, ...]:
-    """Its address, and the first of its strides in bytes."""
-    return tensor.data_ptr(), *(stride * tensor.itemsize for stride in tensor.stride()[:steps])
+    """Its address, and the first of its strides in bytes. Raises `Misuse` if it holds no memory."""
+    place = tensor.data_ptr()
+    if place == 0 and tensor.numel():
+        raise Misuse(
+            "tensor", tuple(tensor.shape), "one that holds memory: that of this one is freed, or was never there"
+        )
+    return place, *(stride * tensor.itemsize for stride in tensor.stride()[:steps])
 
 
 class Rooms(threading.local):

@@ -7,14 +7,17 @@ import torch
 from pagedkv.cli.parts import Options
 from pagedkv.cli.parts.attention_report import attention_section
 from pagedkv.cli.report import Section, merged
+from pagedkv.optimized.attention.backends import backend_name
 from pagedkv.optimized.attention.subject import OptimizedAttention
 
 
 def run(options: Options) -> Section:
-    """The CPU backend, and the Triton kernels as a GPU runs them."""
+    """The backend of the CPU, the simple one that takes its place where that is not installed, and that of a GPU."""
     torch.set_num_threads(1)  # another part runs beside this one
     size: Literal["tiny", "full"] = "tiny" if options.quick else "full"
     parts = [attention_section(OptimizedAttention("cpu"), "on the CPU", size, options)]
+    if backend_name(torch.device("cpu")) != "torch":
+        parts.append(attention_section(OptimizedAttention("cpu", "torch"), "on the CPU", "tiny", options))
     if torch.cuda.is_available():
         parts.append(attention_section(OptimizedAttention("cuda"), "on a GPU", size, options))
     else:
