@@ -1,7 +1,6 @@
 """Who computes it: each is a function without arguments that does it once, and returns what it has made."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from pagedkv.optimized import paged_attention
 from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.threads import in_threads
 from pagedkv.optimized.cpu.simd import VECTOR, load, maximum, splat, top
 from tests.benchmarks.cpu.shapes import Inputs
 
@@ -51,10 +51,13 @@ def look_at(place: int, size: int) -> np.float32:
 def read(given: Inputs) -> Contender:
     """Read both caches from their beginning to their end, in as many threads as torch has: what memory gives."""
     threads = torch.get_num_threads()
-    pool = ThreadPoolExecutor(threads)
     size = given.k_cache.nbytes // threads // (2 * VECTOR) * (2 * VECTOR)
-    parts = [(cache.data_ptr() + i * size, size) for cache in (given.k_cache, given.v_cache) for i in range(threads)]
-    return lambda: wait([pool.submit(look_at, *part) for part in parts])
+
+    def look(i: int, _: int) -> None:
+        for cache in (given.k_cache, given.v_cache):
+            look_at(cache.data_ptr() + i * size, size)
+
+    return lambda: in_threads(look, threads)
 
 
 def in_turn(contenders: Mapping[str, Contender], rounds: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.planning import whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
-from pagedkv.optimized.cpu.rows import attend_block
+from pagedkv.optimized.cpu.rows import take_in
 from pagedkv.optimized.cpu.simd import WIDTH, copy_bytes, load_int32, load_int64, store_int64, take_next
 from pagedkv.optimized.cpu.tiles import (
     COLUMNS, LINE, PIECE, ROWS, item_size, read_keys, read_row, read_values, whole_columns,
@@ -25,7 +25,7 @@ class Desk(NamedTuple):
     values: int
     """`TILE` lines of `whole_columns(value_dim)`."""
     scores: int
-    """`ROWS` lines of `TILE`."""
+    """A line of `TILE` for each row of a head: its scores, then its weights."""
     sums: int
     """`ROWS` lines of `whole_columns(value_dim)`."""
     queries: int
@@ -33,7 +33,7 @@ class Desk(NamedTuple):
     records: int
     """One for each row of each head."""
     factors: int
-    """`ROWS` numbers."""
+    """What each row's sums are multiplied by."""
     places: int
     """Addresses, int64, of a tile's keys, then of its values; then the same of the next tile."""
     ranges: int
@@ -55,11 +55,11 @@ def desk_at(work: Any, place: int) -> Desk:
     lines, columns, rows = whole_columns(work.head_dim), whole_columns(work.value_dim), work.rows
     values = place + 4 * TILE * lines
     scores = values + 4 * TILE * columns
-    sums = scores + 4 * TILE * ROWS
+    sums = scores + 4 * TILE * rows
     queries = sums + 4 * columns * ROWS
     records = queries + 4 * lines * rows
     factors = records + record_size(work.value_dim) * rows
-    places = factors + 8 * ROWS
+    places = factors + 8 * rows
     ranges = places + 8 * 4 * TILE
     return Desk(place, values, scores, sums, queries, records, factors, places, ranges, ranges + 8 * 3 * rows)
 
@@ -153,11 +153,8 @@ def attend_item(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> No
             read_keys(work.kind, here, head * work.keys_head, work.head_dim, desk.keys)
             count = min(TILE, item.end - base)
             read_values(work.kind, here + 8 * TILE, head * work.values_head, count, work.value_dim, desk.values)
-            for r in range(0, rows, ROWS):
-                at = h * rows + r
-                attend_block(
-                    work, desk, r, base, desk.queries + line * at, desk.records + step * at, head, pace if r == 0 else 0
-                )
+            queries, records = desk.queries + line * h * rows, desk.records + step * h * rows
+            take_in(work, desk, rows, base, queries, records, head, pace)
         here, there = there, here
 
 

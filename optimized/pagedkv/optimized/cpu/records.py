@@ -1,8 +1,8 @@
 """Results on their way: for a query row over some of its positions, sums and what they are relative to.
 
-A record is a line of float32: the weighted sum of values, `whole_columns(value_dim)` numbers; the largest logit;
-the sum of weights exp(logit - largest). Records over disjoint positions merge. (Milakov and Gimelshein, "Online
-normalizer calculation for softmax", 2018.)
+A record is a line of float32: the weighted sum of values, `whole_columns(value_dim)` numbers; in each lane of a vector
+a part of the sum of weights exp(logit - largest); the largest logit. Records over disjoint positions merge. (Milakov
+and Gimelshein, "Online normalizer calculation for softmax", 2018.)
 """
 
 from math import isnan, log
@@ -13,7 +13,7 @@ import numpy as np
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, exp2, first_of, fma, load, load_number, over, splat, store, store_number,
-    times,
+    times, total,
 )  # fmt: skip
 from pagedkv.optimized.cpu.tiles import item_size, whole_columns, write_vector
 
@@ -24,7 +24,7 @@ NOTHING: Final = np.float32(-np.inf)
 @compiled
 def record_size(value_dim: int) -> int:
     """Bytes, a multiple of a vector's, since one that lies across two cache lines takes longer to read and to write."""
-    return 4 * whole_columns(value_dim) + VECTOR
+    return 4 * whole_columns(value_dim) + 2 * VECTOR
 
 
 @compiled
@@ -32,8 +32,8 @@ def clear(record: int, columns: int) -> None:
     """A record of no positions."""
     for d in range(0, columns, WIDTH):
         store(record + 4 * d, splat(np.float32(0)))
-    store_number(record + 4 * columns, NOTHING)
-    store_number(record + 4 * columns + 4, np.float32(0))
+    store(record + 4 * columns, splat(np.float32(0)))
+    store_number(record + 4 * columns + VECTOR, NOTHING)
 
 
 @compiled
@@ -50,7 +50,7 @@ def shift_of(largest: np.float32) -> np.float32:
 
 @compiled
 def add_scaled(record: int, columns: int, factor: np.float32, source: int, weight: np.float32) -> None:
-    """record = record * factor + source * weight, of the sums of values."""
+    """record = record * factor + source * weight, of so many columns."""
     a, b = splat(factor), splat(weight)
     for d in range(0, 4 * columns, 4 * WIDTH):
         store(record + d, fma(load(record + d), a, times(load(source + d), b)))
@@ -61,25 +61,22 @@ def merge(target: int, first: int, count: int, step: int, columns: int) -> None:
     """Records at first, first + step, … become one, in that order."""
     largest = NOTHING
     for part in range(count):
-        largest = max(largest, load_number(first + part * step + 4 * columns))
+        largest = max(largest, load_number(first + part * step + 4 * columns + VECTOR))
     clear(target, columns)
-    shift, weights = shift_of(largest), np.float32(0)
+    shift = shift_of(largest)
     for part in range(count):
         record = first + part * step
-        factor = power_of_2((load_number(record + 4 * columns) - shift) * LOG2_E)
-        total = load_number(record + 4 * columns + 4)
-        if factor != 0 or isnan(total):  # it is no number if a logit is none
-            add_scaled(target, columns, np.float32(1), record, factor)
-            weights += total * factor
-    store_number(target + 4 * columns, largest)
-    store_number(target + 4 * columns + 4, weights)
+        factor = power_of_2((load_number(record + 4 * columns + VECTOR) - shift) * LOG2_E)
+        if factor != 0 or isnan(total(load(record + 4 * columns))):  # that is no number if a logit is none
+            add_scaled(target, columns + WIDTH, np.float32(1), record, factor)
+    store_number(target + 4 * columns + VECTOR, largest)
 
 
 @compiled
 def finish(work: Any, record: int, token: int, head: int) -> None:
     """The record of all positions that a row sees becomes its output and log-sum-exp; a sink joins it now."""
     columns = whole_columns(work.value_dim)
-    largest, weights = load_number(record + 4 * columns), load_number(record + 4 * columns + 4)
+    largest, weights = load_number(record + 4 * columns + VECTOR), total(load(record + 4 * columns))
     shift, factor = shift_of(largest), np.float32(1)
     if work.sinks != 0:
         sink = load_number(work.sinks + 4 * head)

@@ -12,8 +12,8 @@ import numpy as np
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.records import LOG2_E, NOTHING, add_scaled, power_of_2, record_size, shift_of
 from pagedkv.optimized.cpu.simd import (
-    WIDTH, absolute, exp2, fma, keep, lane_numbers, load, load_int64, load_number, maximum, minus, over, plus, signed,
-    splat, store, store_number, times, top, total, where_less,
+    VECTOR, WIDTH, absolute, any_larger, exp2, fma, keep, lane_numbers, load, load_int64, load_number, maximum, minus,
+    over, plus, signed, splat, store, store_number, times, top, where_less,
 )  # fmt: skip
 from pagedkv.optimized.cpu.tiles import COLUMNS, ROWS, product, whole_columns
 from pagedkv.optimized.cpu.work import TILE
@@ -44,30 +44,32 @@ def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
 def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head: int, state: int) -> None:
     """Scores of a row become weights, 0 outside first <= i < end; the desk gets what its sums are to be multiplied by.
 
-    `state`: the last two numbers of the row's record, which follow.
+    `state`: what of the row's record stands behind its sums, and follows.
     """
-    scores, slope = desk.scores + 4 * TILE * (row % ROWS), np.float32(0)
+    scores, slope = desk.scores + 4 * TILE * row, np.float32(0)
     if work.slopes != 0:
         slope = load_number(work.slopes + 4 * (head * work.group + row % work.group))
     own = load_int64(desk.ranges + 24 * row + 16) - base
-    vector = splat(NOTHING)
+    most = splat(NOTHING)
     for i in range(0, TILE, WIDTH):
         x = bend(work, load(scores + 4 * i), np.float32(i - own), slope)
         if first > 0 or end < TILE:
             x = keep(x, first - i, end - i)
         store(scores + 4 * i, x)
-        vector = maximum(vector, x)
-    before = load_number(state)
-    largest = max(before, top(vector))
-    shift, vector = shift_of(largest), splat(np.float32(0))
+        most = maximum(most, x)
+    before, factor = load_number(state + VECTOR), np.float32(1)
+    largest = before
+    if any_larger(most, splat(before)):  # after the first few tiles it is rare
+        largest = top(most)
+        factor = power_of_2((before - largest) * LOG2_E)
+        store_number(state + VECTOR, largest)
+    shift, weights = shift_of(largest), splat(np.float32(0))
     for i in range(0, TILE, WIDTH):
         x = exp2(times(minus(load(scores + 4 * i), splat(shift)), splat(LOG2_E)))
         store(scores + 4 * i, x)
-        vector = plus(vector, x)
-    factor = np.float32(1) if before == largest else power_of_2((before - shift) * LOG2_E)
-    store_number(state, largest)
-    store_number(state + 4, load_number(state + 4) * factor + total(vector))
-    store_number(desk.factors + 4 * (row % ROWS), factor)
+        weights = plus(weights, x)
+    store(state, fma(load(state), splat(factor), weights))
+    store_number(desk.factors + 4 * row, factor)
 
 
 @compiled
@@ -78,37 +80,53 @@ def range_of(desk: Any, row: int, base: int) -> tuple[int, int]:
 
 
 @compiled
-def attend_block(work: Any, desk: Any, row: int, base: int, query: int, record: int, head: int, pace: int) -> None:
-    """`ROWS` rows of one KV head, from row `row` on, take in the tile that begins at position `base`.
+def are_alike(desk: Any, row: int, base: int) -> bool:
+    """`ROWS` rows see the same places of a tile."""
+    common, alike = range_of(desk, row, base), True
+    for r in range(1, ROWS):
+        alike &= range_of(desk, row + r, base) == common
+    return alike
 
-    Rows that see the same places share the product with the values; others have their own. `query`, `record`: those of
-    the first row; `pace`: of asking for the pieces on the desk.
+
+@compiled
+def take_in(work: Any, desk: Any, rows: int, base: int, queries: int, records: int, head: int, pace: int) -> None:
+    """All rows of one KV head take in the tile on the desk, which begins at position `base`.
+
+    First the scores of all rows, then all weights, then all sums: what one step writes the next one reads, and while it
+    is on its way others are computed. `queries`, `records`: those of the head's first row; `pace`: of asking for the
+    pieces on the desk, while the first rows are computed.
     """
     columns, step, line = whole_columns(work.value_dim), record_size(work.value_dim), 4 * whole_columns(work.head_dim)
-    pieces, dim, common, alike, seen = desk.pieces, work.head_dim, range_of(desk, row, base), True, False
-    for r in range(ROWS):
-        first, end = range_of(desk, row + r, base)
-        alike &= (first, end) == common
-        seen |= first < end
-    if not seen:
-        return
-    for c in range(0, 4 * TILE, 4 * COLUMNS):
-        pieces = product(query, line, desk.keys + c, 4 * TILE, 0, dim, desk.scores + c, 4 * TILE, pieces, pace)
-    for r in range(ROWS):
-        first, end = range_of(desk, row + r, base)
+    pieces, asking = desk.pieces, pace
+    for row in range(0, rows, ROWS):
+        scores = desk.scores + 4 * TILE * row
+        for c in range(0, 4 * TILE, 4 * COLUMNS):
+            at = queries + line * row
+            pieces = product(at, line, desk.keys + c, 4 * TILE, 0, work.head_dim, scores + c, 4 * TILE, pieces, asking)
+        asking = 0
+    for row in range(rows):
+        first, end = range_of(desk, row, base)
         if first < end:
-            weigh(work, desk, row + r, base, first, end, head, record + step * r + 4 * columns)
-    first, end = common
-    if alike and first < end:
-        for c in range(0, 4 * columns, 4 * COLUMNS):
-            values, sums = desk.values + c, desk.sums + c
-            pieces = product(
-                desk.scores, 4 * TILE, values, 4 * columns, first, end, sums, 4 * columns, pieces, pace
-            )  # fmt: skip
+            weigh(work, desk, row, base, first, end, head, records + step * row + 4 * columns)
+    for row in range(0, rows, ROWS):
+        sum_up(work, desk, row, base, records + step * row, pieces, pace if row == 0 else 0)
+
+
+@compiled
+def sum_up(work: Any, desk: Any, row: int, base: int, record: int, pieces: int, pace: int) -> None:
+    """Weights times values, added to the records of `ROWS` rows. Rows that see the same places share the product."""
+    columns, step, values = whole_columns(work.value_dim), record_size(work.value_dim), desk.values
+    alike = are_alike(desk, row, base)
     for r in range(ROWS):
         first, end = range_of(desk, row + r, base)
-        scores, sums = desk.scores + 4 * TILE * r, desk.sums + 4 * columns * r
+        weights, sums = desk.scores + 4 * TILE * (row + r), desk.sums + 4 * columns * r
         if first < end:
-            for c in range(0, 0 if alike else 4 * columns, 4 * COLUMNS):
-                product(scores, 0, desk.values + c, 4 * columns, first, end, sums + c, 0, pieces, 0)
-            add_scaled(record + step * r, columns, load_number(desk.factors + 4 * r), sums, np.float32(1))
+            for c in range(0, 4 * columns if r == 0 or not alike else 0, 4 * COLUMNS):
+                if alike:
+                    pieces = product(
+                        weights, 4 * TILE, values + c, 4 * columns, first, end, sums + c, 4 * columns, pieces, pace
+                    )  # fmt: skip
+                else:
+                    product(weights, 0, values + c, 4 * columns, first, end, sums + c, 0, pieces, 0)
+            factor = load_number(desk.factors + 4 * (row + r))
+            add_scaled(record + step * r, columns, factor, sums, np.float32(1))

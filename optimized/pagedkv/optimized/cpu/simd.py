@@ -10,8 +10,8 @@ from llvmlite import ir
 from numba.core import types
 
 from pagedkv.optimized.cpu.vector_code import (
-    FLOAT, FLOATS, INT, LONG, VECTOR, WIDTH, address, call, copied, floats, folded, instruction, integer, kept, larger,
-    load_of, next_of, number, power, prefetched, read, spread, store_of, turn_of, write,
+    FLOAT, FLOATS, INT, LONG, VECTOR, WIDTH, address, call, copied, exceeds, floats, folded, instruction, integer, kept,
+    larger, load_of, next_of, number, power, prefetched, read, spread, store_of, turn_of, write,
 )  # fmt: skip
 
 __all__ = ["VECTOR", "WIDTH"]
@@ -63,6 +63,7 @@ plus = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fadd(a, b
 minus = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fsub(a, b))
 times = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fmul(a, b))
 over = instruction(floats, [floats] * 2, lambda builder, a, b: builder.fdiv(a, b))
+any_larger = instruction(types.boolean, [floats] * 2, exceeds)
 maximum = instruction(floats, [floats] * 2, larger)
 where_less = instruction(
     floats, [floats] * 4, lambda builder, a, b, x, y: builder.select(builder.fcmp_ordered("<", a, b), x, y)

@@ -172,6 +172,12 @@ def larger(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
+def exceeds(builder: Any, a: Any, b: Any) -> Any:
+    """Whether any lane of `a` is larger than that of `b`."""
+    lanes = builder.bitcast(builder.fcmp_ordered(">", a, b), ir.IntType(WIDTH))
+    return builder.icmp_unsigned("!=", lanes, ir.Constant(ir.IntType(WIDTH), 0))
+
+
 def power(builder: Any, x: Any) -> Any:
     """2**x for x <= 0, off by less than 2**-23 of it; 0 where that is less than 2**-126.5.
 
