@@ -87,6 +87,25 @@ def test_nor_does_it_of_what_is_moved() -> None:
     assert all(same_bits(a, b) for a, b in zip(*moved, strict=True))
 
 
+@pytest.mark.parametrize("dim", [128, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_written_past_the_caches_is_the_same(
+    dtype: torch.dtype, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much of a large move is: with rows that are whole vectors, and with others, at whole vectors and between."""
+    monkeypatch.setattr(backend, "MUCH", 0)
+    rows, slots = torch.randn(600, 4, dim).to(dtype), torch.randperm(640)[:600]
+    pairs, ends = torch.randperm(80)[:40].view(-1, 2), torch.tensor([0, 300, 501], dtype=torch.int32)
+    tables, moved = torch.randperm(80).view(2, 40).int(), []
+    for name in ("numba", "torch"):
+        memory = torch.zeros(2, 80 * 8 * 4 * dim + 1, dtype=dtype)
+        caches = [memory[i, i : i + 80 * 8 * 4 * dim].view(80, 8, 4, dim) for i in range(2)]
+        write_kv(rows, rows.flip(0), caches[0], caches[1], slots, backend=name)
+        copy_blocks(caches, pairs, backend=name)
+        moved.append([memory, *(gather_kv(cache, tables, ends, total=501, backend=name) for cache in caches)])
+    assert all(same_bits(a, b) for a, b in zip(*moved, strict=True))
+
+
 def test_a_shared_prefix_changes_no_bit() -> None:
     """The same contents in private blocks; no two requests are read together then."""
     batch = mixed()

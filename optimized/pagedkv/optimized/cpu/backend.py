@@ -26,6 +26,8 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 PORTION: Final = 2**18
 """Bytes that are worth a thread's while."""
+MUCH: Final = 2**22
+"""Bytes, from which on what is moved is written past the caches, which it would fill."""
 ITEMS: Final = 4
 """That each thread should have, at least, so that they end together."""
 
@@ -61,7 +63,7 @@ class CpuBackend:
             pages, source, kind = pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype]
             threads, step = threads_for(row.nbytes), max(1, PORTION // max(1, row[:1].nbytes))
             rounding = row.dtype != cache.dtype
-            in_turn(partial(write_rows, pages, source, slots, kind, rounding, step), threads)
+            in_turn(partial(write_rows, pages, source, slots, kind, rounding, step, row.nbytes >= MUCH), threads)
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
@@ -72,7 +74,7 @@ class CpuBackend:
             given = np.ascontiguousarray(pairs.numpy(), np.int64)
             for source, target in boxes:
                 size = len(given) * source.block_size * source.num_heads * source.row_size
-                in_turn(partial(copy_pairs, source, target, given), threads_for(size))
+                in_turn(partial(copy_pairs, source, target, given, size >= MUCH), threads_for(size))
 
         return copy
 
@@ -84,7 +86,8 @@ class CpuBackend:
         ends = cu_seqlens.numpy().astype(np.int64)
         firsts = np.zeros(len(block_tables), np.int64) if starts is None else starts.numpy().astype(np.int64)
         pages, rows, (tables, row) = pages_of(cache), Rows(*place_of(out, 2)), place_of(block_tables, 1)
-        in_turn(partial(gather_rows, pages, tables, row, ends, firsts, rows), threads_for(out.nbytes))
+        run = partial(gather_rows, pages, tables, row, ends, firsts, rows, out.nbytes >= MUCH)
+        in_turn(run, threads_for(out.nbytes))
         out[ends[-1] :] = 0
 
     def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:

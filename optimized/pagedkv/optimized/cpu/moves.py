@@ -11,7 +11,8 @@ import numpy as np
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.records import NOTHING, shift_of
 from pagedkv.optimized.cpu.simd import (
-    WIDTH, copy_bytes, fma, load_int32, load_number, over, splat, store_number, take_next,
+    VECTOR, WIDTH, copy_bytes, fence, fma, load, load_int32, load_number, over, splat, store_number, stream,
+    take_next,
 )  # fmt: skip
 from pagedkv.optimized.cpu.tiles import FLOAT32, item_size, read_vector, write_vector
 
@@ -40,7 +41,7 @@ class Rows(NamedTuple):
 @compiled
 def copy_box(
     target: int, target_token: int, target_head: int, source: int, source_token: int, source_head: int,
-    tokens: int, heads: int, size: int,
+    tokens: int, heads: int, size: int, streaming: bool,
 ) -> None:  # fmt: skip
     """`size` bytes of each head of each token; what lies side by side on both sides is copied in one go."""
     if target_head == size and source_head == size:
@@ -50,11 +51,17 @@ def copy_box(
     for t in range(tokens):
         for h in range(heads):
             to, at = target + t * target_token + h * target_head, source + t * source_token + h * source_head
-            copy_bytes(to, at, size)
+            if streaming and to % VECTOR == 0 and size % VECTOR == 0:
+                for i in range(0, size, VECTOR):
+                    stream(to + i, load(at + i))
+            else:
+                copy_bytes(to, at, size)
 
 
 @compiled
-def write_rows(pages: Any, rows: Any, slots: Any, kind: int, rounding: bool, step: int, counter: int) -> None:
+def write_rows(
+    pages: Any, rows: Any, slots: Any, kind: int, rounding: bool, step: int, streaming: bool, counter: int
+) -> None:
     """Rows of tokens to slots >= 0, `step` tokens at a time; with `rounding` from float32 to `kind`."""
     begin = take_next(counter) * step
     while begin < len(slots):
@@ -67,8 +74,9 @@ def write_rows(pages: Any, rows: Any, slots: Any, kind: int, rounding: bool, ste
                 for h in range(pages.num_heads):
                     round_row(kind, to + h * pages.head, source + h * rows.head, pages.row_size)
             else:
-                copy_box(to, 0, pages.head, source, 0, rows.head, 1, pages.num_heads, pages.row_size)
+                copy_box(to, 0, pages.head, source, 0, rows.head, 1, pages.num_heads, pages.row_size, streaming)
         begin = take_next(counter) * step
+    fence()
 
 
 @compiled
@@ -81,7 +89,7 @@ def round_row(kind: int, target: int, source: int, size: int) -> None:
 
 
 @compiled
-def copy_pairs(sources: Any, targets: Any, pairs: Any, counter: int) -> None:
+def copy_pairs(sources: Any, targets: Any, pairs: Any, streaming: bool, counter: int) -> None:
     """Whole blocks, of pairs whose source is >= 0; one pair at a time."""
     n = take_next(counter)
     while n < len(pairs):
@@ -89,13 +97,16 @@ def copy_pairs(sources: Any, targets: Any, pairs: Any, counter: int) -> None:
             source, target = sources.place + pairs[n, 0] * sources.block, targets.place + pairs[n, 1] * targets.block
             copy_box(
                 target, targets.token, targets.head, source, sources.token, sources.head,
-                sources.block_size, sources.num_heads, sources.row_size,
+                sources.block_size, sources.num_heads, sources.row_size, streaming,
             )  # fmt: skip
         n = take_next(counter)
+    fence()
 
 
 @compiled
-def gather_rows(pages: Any, tables: int, row: int, ends: Any, starts: Any, out: Any, counter: int) -> None:
+def gather_rows(
+    pages: Any, tables: int, row: int, ends: Any, starts: Any, out: Any, streaming: bool, counter: int
+) -> None:
     """Positions of requests side by side, a block at a time; requests are taken in turn."""
     r = take_next(counter)
     while r < len(ends) - 1:
@@ -107,10 +118,11 @@ def gather_rows(pages: Any, tables: int, row: int, ends: Any, starts: Any, out: 
             source = pages.place + block * pages.block + offset * pages.token
             copy_box(
                 out.place + done * out.token, out.token, out.head, source, pages.token, pages.head,
-                count, pages.num_heads, pages.row_size,
+                count, pages.num_heads, pages.row_size, streaming,
             )  # fmt: skip
             done, position = done + count, position + count
         r = take_next(counter)
+    fence()
 
 
 @compiled

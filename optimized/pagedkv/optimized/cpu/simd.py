@@ -11,7 +11,7 @@ from numba.core import types
 
 from pagedkv.optimized.cpu.vector_code import (
     FLOAT, FLOATS, INT, LONG, VECTOR, WIDTH, address, call, copied, exceeds, floats, folded, instruction, integer, kept,
-    larger, load_of, next_of, number, power, prefetched, read, spread, store_of, turn_of, write,
+    larger, load_of, next_of, number, power, prefetched, read, spread, store_of, streamed, turn_of, write,
 )  # fmt: skip
 
 __all__ = ["VECTOR", "WIDTH"]
@@ -76,5 +76,8 @@ total = instruction(number, [floats], lambda builder, x: folded(builder, x, buil
 top = instruction(number, [floats], lambda builder, x: folded(builder, x, lambda a, b: larger(builder, a, b)))
 
 prefetch = instruction(types.void, [address], prefetched)
+stream = instruction(types.void, [address, floats], streamed)
+fence = instruction(types.void, [], lambda builder: builder.fence("seq_cst"))
+"""What was stored before is seen by others before what is stored after, streamed or not."""
 copy_bytes = instruction(types.void, [address, address, integer], copied)
 take_next = instruction(integer, [address], next_of)

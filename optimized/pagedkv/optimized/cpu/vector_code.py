@@ -225,6 +225,13 @@ def copied(builder: Any, target: Any, source: Any, count: Any) -> None:
     call(builder, "llvm.memcpy.p0.p0.i64", ir.VoidType(), [*pointers, count, ir.Constant(BIT, 0)])
 
 
+def streamed(builder: Any, place: Any, value: Any) -> None:
+    """Store a vector at a multiple of its size, past the caches: nothing is read before, and nothing makes room."""
+    instruction = builder.store(value, builder.inttoptr(place, value.type.as_pointer()))
+    instruction.align = VECTOR
+    instruction.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(INT, 1)]))
+
+
 def next_of(builder: Any, place: Any) -> Any:
     """Count up what several threads share, and give what it was."""
     return builder.atomic_rmw("add", builder.inttoptr(place, LONG.as_pointer()), ir.Constant(LONG, 1), "monotonic")
