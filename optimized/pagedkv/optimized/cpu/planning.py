@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.simd import load_int32
-from pagedkv.optimized.cpu.tiles import ROWS
+from pagedkv.optimized.cpu.tiles import whole_rows
 
 FEW: Final = 16
 """Query rows of a request, at the most, that are computed span by span."""
@@ -30,12 +30,6 @@ class Plan(NamedTuple):
     group: int
     most_heads: int
     """KV heads of an item."""
-
-
-@compiled
-def whole_rows(count: int) -> int:
-    """The next multiple of `ROWS`."""
-    return (count + ROWS - 1) // ROWS * ROWS
 
 
 @compiled
@@ -85,12 +79,18 @@ def name(plan: Any, token: int) -> None:
 
 
 @compiled
+def is_full(plan: Any, listed: int) -> bool:
+    """Tokens are listed since `listed`, and one more would be too many for an item."""
+    return plan.counts[1] > listed and (plan.counts[1] - listed + 1) * plan.group > BLOCK
+
+
+@compiled
 def add_rows(plan: Any, bounds: Any, request: int, begin: int, stop: int, span: int, first: int, end: int) -> None:
     """Items for those of the tokens begin..stop-1 of a request that see any of the positions first..end-1."""
     listed, low, high = plan.counts[1], end, first
     for token in range(begin, stop):
         if bounds[token, 0] < end and bounds[token, 1] > first and bounds[token, 0] < bounds[token, 1]:
-            if (plan.counts[1] - listed + 1) * plan.group > BLOCK and plan.counts[1] > listed:
+            if is_full(plan, listed):
                 add(plan, request, first, low, high, span, listed)
                 listed, low, high = plan.counts[1], end, first
             low, high = min(low, max(first, bounds[token, 0])), max(high, min(end, bounds[token, 1]))
@@ -113,7 +113,7 @@ def add_shared(plan: Any, bounds: Any, ends: Any, lists: Any, leader: int, span:
     listed, r, first = plan.counts[1], leader, span * split
     while r >= 0:
         for token in range(ends[r], ends[r + 1]):
-            if (plan.counts[1] - listed + 1) * plan.group > BLOCK and plan.counts[1] > listed:
+            if is_full(plan, listed):
                 add(plan, leader, first, first, first + split, span, listed)
                 listed = plan.counts[1]
             name(plan, token)

@@ -38,9 +38,21 @@ def item_size(kind: int) -> int:
 
 
 @compiled
+def multiple(count: int, unit: int) -> int:
+    """The next multiple of a unit."""
+    return (count + unit - 1) // unit * unit
+
+
+@compiled
 def whole_columns(dim: int) -> int:
-    """Numbers in a line of a buffer: the next multiple of `COLUMNS`."""
-    return (dim + COLUMNS - 1) // COLUMNS * COLUMNS
+    """Numbers in a line of a buffer."""
+    return multiple(dim, COLUMNS)
+
+
+@compiled
+def whole_rows(count: int) -> int:
+    """Rows in the blocks that so many take."""
+    return multiple(count, ROWS)
 
 
 @compiled
@@ -90,24 +102,28 @@ def read_values(kind: int, places: int, offset: int, count: int, dim: int, targe
 @compiled
 def read_keys(kind: int, places: int, offset: int, dim: int, target: int) -> None:
     """The same for a whole tile, turned: line d holds number d of each of the `TILE` rows."""
-    step, size, whole = 4 * TILE, item_size(kind), dim // WIDTH * WIDTH
+    step, size = 4 * TILE, item_size(kind)
     for i in range(0, TILE, WIDTH):
-        for d in range(0, whole, WIDTH):
-            at, to = offset + d * size, target + d * step + 4 * i
-            if kind == FLOAT32:
-                turn(places + 8 * i, at, to, step)
-            elif kind == FLOAT16:
-                turn_float16(places + 8 * i, at, to, step)
-            else:
-                turn_bfloat16(places + 8 * i, at, to, step)
-        if whole < dim:
-            at, to = offset + whole * size, target + whole * step + 4 * i
-            if kind == FLOAT32:
-                turn_part(places + 8 * i, at, to, step, dim - whole)
-            elif kind == FLOAT16:
-                turn_float16_part(places + 8 * i, at, to, step, dim - whole)
-            else:
-                turn_bfloat16_part(places + 8 * i, at, to, step, dim - whole)
+        for d in range(0, dim, WIDTH):
+            turn_vectors(kind, places + 8 * i, offset + d * size, target + d * step + 4 * i, step, dim - d)
+
+
+@compiled
+def turn_vectors(kind: int, places: int, offset: int, target: int, step: int, count: int) -> None:
+    """The first `count` numbers of `WIDTH` rows, a vector of each at the most, turned: see `turn`."""
+    if count >= WIDTH:
+        if kind == FLOAT32:
+            turn(places, offset, target, step)
+        elif kind == FLOAT16:
+            turn_float16(places, offset, target, step)
+        else:
+            turn_bfloat16(places, offset, target, step)
+    elif kind == FLOAT32:
+        turn_part(places, offset, target, step, count)
+    elif kind == FLOAT16:
+        turn_float16_part(places, offset, target, step, count)
+    else:
+        turn_bfloat16_part(places, offset, target, step, count)
 
 
 @compiled
