@@ -210,17 +210,22 @@ def test_it_serves_the_cpu_alone() -> None:
 NARROW: Final = """
 from pagedkv.conformance.attention import Configuration, run
 from pagedkv.optimized.attention.subject import OptimizedAttention
-from pagedkv.optimized.cpu.vector_code import WIDTH
-only = [Configuration("float32", ("window", "softcap", "alibi", "sinks")), *map(Configuration, ("float16", "bfloat16"))]
+from pagedkv.optimized.cpu import backend
+from pagedkv.optimized.cpu.simd import HAS_DOT, WIDTH
+from tests.optimized.cpu_pairs import pairs_anywhere
+everything = ("window", "softcap", "alibi", "sinks")
+only = [Configuration("float32", everything), *map(Configuration, ("float16", "bfloat16"))]
 report = run(OptimizedAttention(backend="numba"), seed=0, size="tiny", only=only)
-print(WIDTH, report.ok, *report.lines(), sep="\\n")
+backend.in_pairs = pairs_anywhere
+paired = run(OptimizedAttention(backend="numba"), seed=0, size="tiny", only=[Configuration("bfloat16", everything)])
+print(WIDTH, HAS_DOT, report.ok, paired.ok, *report.lines(), *paired.lines(), sep="\\n")
 """
 
 
 @pytest.mark.skipif(WIDTH != 16, reason="needs a processor with AVX-512, to do without it")
 def test_nothing_assumes_avx_512(tmp_path: Any) -> None:
-    """Every law once more by vectors of eight, as on processors that have no wider ones."""
+    """Every law once more by vectors of eight, and pairs without an instruction for them."""
     done = python(
         NARROW, NUMBA_CPU_NAME="haswell", NUMBA_CPU_FEATURES="+avx2,+fma,+f16c", NUMBA_CACHE_DIR=str(tmp_path)
     )
-    assert done.stdout.splitlines()[:2] == ["8", "True"], done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.splitlines()[:4] == ["8", "False", "True", "True"], done.stdout[-3000:] + done.stderr[-3000:]

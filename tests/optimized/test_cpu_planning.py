@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.cpu.backend import planned
 from pagedkv.optimized.cpu.planning import BLOCK, FEW, begin_groups, see
-from pagedkv.optimized.cpu.tiles import whole_rows
+from pagedkv.optimized.cpu.products import whole_rows
 from pagedkv.optimized.cpu.work import Item
 from pagedkv.spec.masks import row_positions, seen
 

@@ -49,8 +49,7 @@ class OptimizedAttention:
         if self.backend == "torch":
             return RoundingModel(tile=longest, num_tiles=2)
         if self.backend == "numba":
-            tiles = max(ceil_div(longest, TILE), ceil_div(size, TILE) + ceil_div(longest, size))
-            return RoundingModel(tile=TILE, num_tiles=tiles + 1)
+            return numba_rounding(problem.dtype, problem.query.shape[-1], longest, size)
         query, _, value_cache, block_tables, _ = tensors_of(problem, torch.device("meta"))
         shape = shape_of(query, value_cache, block_tables, block_tables)
         cuts = [cut(kernel, shape, architecture_of(self.device)).tile for kernel in ("decode", "prefill")]
@@ -152,6 +151,15 @@ class InterpretedTritonAttention:
             self.run(copy_launch(group, torch.from_numpy(pairs.astype("int64").reshape(-1, 2))))
         for array, tensor in zip(caches, tensors, strict=True):
             array[...] = array_of(tensor)
+
+
+def numba_rounding(dtype: str, head_dim: int, longest: int, split_size: int) -> RoundingModel:
+    """How the loops of the CPU round: tiles of a span are summed in order, then spans."""
+    from pagedkv.optimized.cpu.backend import in_pairs  # noqa: PLC0415  # needs numba
+
+    tiles = max(ceil_div(longest, TILE), ceil_div(split_size, TILE) + ceil_div(longest, split_size))
+    rounded = in_pairs(getattr(torch, dtype), head_dim)
+    return RoundingModel(tile=TILE, num_tiles=tiles + 1, u_weights=UNIT_ROUNDOFF[dtype] if rounded else 0.0)
 
 
 def triton_rounding(

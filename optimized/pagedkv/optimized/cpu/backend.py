@@ -12,12 +12,18 @@ from torch import Tensor
 from pagedkv.optimized.attention.arguments import MOST_POSITIONS, AttentionCall, overlap
 from pagedkv.optimized.attention.backends import Copier
 from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
-from pagedkv.optimized.cpu.items import desk_size, merge_through, work_through
-from pagedkv.optimized.cpu.moves import Pages, Rows, copy_pairs, gather_rows, merge_rows, write_rows
+from pagedkv.optimized.cpu.desk import desk_size
+from pagedkv.optimized.cpu.items import merge_through, work_through
+from pagedkv.optimized.cpu.moves import (
+    Pages, Rows, Written, are_distinct, copy_pairs, gather_rows, merge_rows, write_rows,
+)  # fmt: skip
 from pagedkv.optimized.cpu.planning import BLOCK, Plan, plan_work, see
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.threads import in_threads
-from pagedkv.optimized.cpu.tiles import BFLOAT16, FLOAT16, FLOAT32, LINE, whole_rows
+from pagedkv.optimized.cpu.asking import LINE
+from pagedkv.optimized.cpu.products import whole_rows
+from pagedkv.optimized.cpu.simd import HAS_DOT
+from pagedkv.optimized.cpu.storage import BFLOAT16, FLOAT16, FLOAT32
 from pagedkv.optimized.cpu.work import Work
 from pagedkv.spec.words import Misuse
 
@@ -28,6 +34,8 @@ PORTION: Final = 2**18
 """Bytes that are worth a thread's while."""
 MUCH: Final = 2**22
 """Bytes, from which on what is moved is written past the caches, which it would fill."""
+MARKS: Final = 64
+"""Slots for each that is written, up to which a mark for every slot of the cache is worth it."""
 ITEMS: Final = 4
 """That each thread should have, at least, so that they end together."""
 
@@ -56,14 +64,16 @@ class CpuBackend:
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
         """Rows to slots; `Misuse` for a slot past the cache or given twice."""
-        check_slots(slot_mapping, caches[0].shape[0] * caches[0].shape[1])
         slots = np.ascontiguousarray(slot_mapping.numpy())
+        look_at_slots(slots, slot_mapping, caches[0].shape[0] * caches[0].shape[1])
         given = [row.clone() if any(overlap(row, cache) for cache in caches) else row for row in rows]
-        for row, cache in zip(given, caches, strict=True):
-            pages, source, kind = pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype]
-            threads, step = threads_for(row.nbytes), max(1, PORTION // max(1, row[:1].nbytes))
-            rounding = row.dtype != cache.dtype
-            in_turn(partial(write_rows, pages, source, slots, kind, rounding, step, row.nbytes >= MUCH), threads)
+        keys, values = (
+            Written(pages_of(cache), Rows(*place_of(row, 2)), KINDS[cache.dtype], row.dtype != cache.dtype)
+            for row, cache in zip(given, caches, strict=True)
+        )
+        size = sum(row.nbytes for row in given)
+        step = max(1, 2 * PORTION * len(slots) // max(1, size))
+        in_turn(partial(write_rows, keys, values, slots, step, size >= MUCH), threads_for(size))
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
@@ -110,6 +120,12 @@ def in_turn(run: Callable[[int], None], threads: int) -> None:
     in_threads(lambda _, counter: run(counter), threads)
 
 
+def look_at_slots(slots: Array, slot_mapping: Tensor, num_slots: int) -> None:
+    """`check_slots`; where slots are many, a mark for each is quicker than putting them in order."""
+    if num_slots > MARKS * len(slots) or not are_distinct(slots, np.zeros(num_slots, np.bool_)):
+        check_slots(slot_mapping, num_slots)
+
+
 def pages_of(cache: Tensor) -> Pages:
     """A cache as loops see it."""
     place, block, token, head = place_of(cache, 3)
@@ -144,13 +160,19 @@ def planned(call: AttentionCall, ends: Array, bounds: Array, parts: Array, threa
     return items, tokens, plan(items, tokens, most)
 
 
+def in_pairs(dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether pairs of numbers are multiplied at once. Weights are then rounded to bfloat16 before they meet values."""
+    return HAS_DOT and dtype is torch.bfloat16 and head_dim % 2 == 0
+
+
 def work_of(call: AttentionCall, slopes: Tensor | None, sinks: Tensor | None) -> Work:
     """The call as numbers, but for where records are kept."""
     query, keys, values, tables, mask = call.query, call.k_cache, call.v_cache, call.block_tables, call.mask
     heads = keys.shape[2]
     group = query.shape[1] // heads
     numbers: list[Any] = [
-        KINDS[query.dtype], query.shape[2], values.shape[3], heads, group, keys.shape[1], *place_of(query, 2),
+        KINDS[query.dtype], in_pairs(query.dtype, query.shape[2]), query.shape[2], values.shape[3], heads, group,
+        keys.shape[1], *place_of(query, 2),
         *place_of(keys, 3), *place_of(values, 3), *place_of(tables, 1), *place_of(call.out, 2), *place_of(call.lse, 2),
         float(mask.scale), float(mask.softcap), 0 if slopes is None else slopes.data_ptr(),
         0 if sinks is None else sinks.data_ptr(), max(BLOCK, whole_rows(group)), 0,

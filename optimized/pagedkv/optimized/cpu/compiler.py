@@ -15,3 +15,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def compiled(function: Function) -> Function:
     """The function, compiled at its first call, or from the cache. A division by zero is not looked for."""
     return kept_in(FOLDER, function, _nrt=False, nogil=True, error_model="numpy")
+
+
+def inlined(function: Function) -> Function:
+    """The same, at the place of each call: for what would have more arguments than registers to pass them in."""
+    return kept_in(FOLDER, function, _nrt=False, nogil=True, error_model="numpy", forceinline=True)

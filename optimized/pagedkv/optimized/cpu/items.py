@@ -1,116 +1,24 @@
 """Items of work, one thread each: some query rows over a span of positions, page after page.
 
-All KV heads of a tile are read before the next tile is, as they lie in the same pages, and while one head is computed
-memory is asked for the next one.
+All KV heads of a tile are read before the next tile is, as they lie in the same pages.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.desk import desk_at
+from pagedkv.optimized.cpu.places import Following, find_following, find_places, first_tile, item_at, look_ahead
+from pagedkv.optimized.cpu.products import whole_columns, whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
 from pagedkv.optimized.cpu.rows import take_in
-from pagedkv.optimized.cpu.simd import WIDTH, copy_bytes, load_int32, load_int64, store_int64, take_next
-from pagedkv.optimized.cpu.tiles import (
-    COLUMNS, LINE, PIECE, ROWS, item_size, read_keys, read_row, read_values, whole_columns, whole_rows,
-)  # fmt: skip
-from pagedkv.optimized.cpu.work import TILE, Item
-
-
-class Desk(NamedTuple):
-    """Where a thread has what it works with."""
-
-    keys: int
-    """One tile, turned: `whole_columns(head_dim)` lines of `TILE`, of which `head_dim` count."""
-    values: int
-    """`TILE` lines of `whole_columns(value_dim)`."""
-    scores: int
-    """A line of `TILE` for each row of a head: its scores, then its weights."""
-    sums: int
-    """`ROWS` lines of `whole_columns(value_dim)`."""
-    queries: int
-    """`whole_columns(head_dim)` for each row of each head."""
-    records: int
-    """One for each row of each head."""
-    factors: int
-    """What each row's sums are multiplied by."""
-    places: int
-    """Addresses, int64, of a tile's keys, then of its values; then the same of the next tile."""
-    ranges: int
-    """Of each row of a head the first position that it sees, the one behind the last, and its own, int64."""
-    pieces: int
-    """Addresses, int64, of what is to be asked for."""
-
-
-@compiled
-def most_pieces(work: Any) -> int:
-    """Of one head of a tile; twice as many as there are turns to ask for them, if those are more."""
-    rows = TILE * ((work.head_dim + work.value_dim) * item_size(work.kind) // PIECE + 4)
-    return max(rows, TILE * (whole_columns(work.head_dim) + whole_columns(work.value_dim)) // WIDTH)
-
-
-@compiled
-def desk_at(work: Any, place: int) -> Desk:
-    """From `place` on."""
-    lines, columns, rows = whole_columns(work.head_dim), whole_columns(work.value_dim), work.rows
-    values = place + 4 * TILE * lines
-    scores = values + 4 * TILE * columns
-    sums = scores + 4 * TILE * rows
-    queries = sums + 4 * columns * ROWS
-    records = queries + 4 * lines * rows
-    factors = records + record_size(work.value_dim) * rows
-    places = factors + 8 * rows
-    ranges = places + 8 * 4 * TILE
-    return Desk(place, values, scores, sums, queries, records, factors, places, ranges, ranges + 8 * 3 * rows)
-
-
-@compiled
-def desk_size(work: Any) -> int:
-    """Bytes of a desk, in whole cache lines."""
-    return (desk_at(work, 0).pieces + 8 * most_pieces(work)) // LINE * LINE + LINE
-
-
-@compiled
-def find_places(work: Any, request: int, base: int, first: int, end: int, places: int) -> None:
-    """Addresses of the keys and values of a tile's positions; those outside first <= position < end are not looked up,
-    and get the address of one inside."""
-    for i in range(TILE):
-        position = min(max(base + i, first), end - 1)
-        entry = work.tables + request * work.tables_row + 4 * (position // work.block_size)
-        block, offset = load_int32(entry), position % work.block_size
-        store_int64(places + 8 * i, work.keys + block * work.keys_block + offset * work.keys_token)
-        store_int64(places + 8 * (TILE + i), work.values + block * work.values_block + offset * work.values_token)
-
-
-@compiled
-def list_rows(pieces: int, places: int, offset: int, size: int) -> int:
-    """List the pieces of a tile's rows of `size` bytes, `offset` behind their places; returns where the list ends."""
-    for i in range(TILE):
-        row = load_int64(places + 8 * i) + offset
-        for piece in range(row & -LINE, row + size, PIECE):
-            store_int64(pieces, piece)
-            pieces += 8
-    return pieces
-
-
-@compiled
-def list_pieces(work: Any, desk: Any, places: int, head: int) -> int:
-    """List what is to be asked for of one head of a tile, its keys, then its values.
-
-    Returns how many pieces with every four k of the products, and fills the list up to that.
-    """
-    size = item_size(work.kind)
-    last = list_rows(desk.pieces, places, head * work.keys_head, work.head_dim * size)
-    last = list_rows(last, places + 8 * TILE, head * work.values_head, work.value_dim * size)
-    turns = TILE // COLUMNS * (work.head_dim // 4) + whole_columns(work.value_dim) // COLUMNS * (TILE // 4)
-    pace = 1 if last - desk.pieces <= 8 * turns else 2
-    for piece in range(last, desk.pieces + 8 * turns * pace, 8):
-        store_int64(piece, load_int64(desk.pieces))
-    return pace
+from pagedkv.optimized.cpu.simd import copy_bytes, store_int64, take_next
+from pagedkv.optimized.cpu.tiles import read_keys, read_row, read_values
+from pagedkv.optimized.cpu.work import TILE
 
 
 @compiled
 def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> int:
-    """Ranges, queries as float32, and records of no positions; returns rows of a head, a multiple of `ROWS`.
+    """Ranges, queries, and records of no positions; returns rows of a head, a multiple of `ROWS`.
 
     Rows that fill up the last block repeat the last row, and their results are nobody's.
     """
@@ -126,35 +34,38 @@ def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> int:
             place = work.query + token * work.query_token
             place += (h * work.group + min(i, count - 1) % work.group) * work.query_head
             at = (h - item.first_head) * rows + i
-            read_row(work.kind, place, work.head_dim, desk.queries + 4 * whole_columns(work.head_dim) * at)
+            target = desk.queries + 4 * whole_columns(work.head_dim) * at
+            if work.in_pairs:
+                copy_bytes(target, place, 2 * work.head_dim)
+            else:
+                read_row(work.kind, place, work.head_dim, target)
             clear(desk.records + step * at, columns)
     return rows
 
 
 @compiled
-def attend_item(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> None:
-    """Sums over the item's positions, in the desk's records."""
-    rows = lay_out(work, item, tokens, bounds, desk)
-    heads, line, step = item.end_head - item.first_head, 4 * whole_columns(work.head_dim), record_size(work.value_dim)
-    here, there = desk.places, desk.places + 16 * TILE
-    begin = item.grid + (item.first - item.grid) // TILE * TILE
-    find_places(work, item.request, begin, item.first, item.end, here)
-    for base in range(begin, item.end, TILE):
-        more = base + TILE < item.end
-        if more:
-            find_places(work, item.request, base + TILE, item.first, item.end, there)
+def attend_item(
+    work: Any, items: Any, n: int, tokens: Any, bounds: Any, desk: Any, here: int, there: int, counter: int
+) -> tuple[int, int, int]:
+    """Sums over the positions of item n, in the desk's records.
+
+    `here`: places of its first tile; `there`: room for those of the next. Returns the number of the next item, which is
+    taken before this one is done, so that its first tile can be asked for; its places, and room.
+    """
+    item, following = item_at(items, n), Following(n, 0, 0)
+    rows, heads = lay_out(work, item, tokens, bounds, desk), item.end_head - item.first_head
+    line, step = 4 * whole_columns(work.head_dim), record_size(work.value_dim)
+    for base in range(first_tile(item), item.end, TILE):
+        following = find_following(work, items, n, base, counter, there)
         for h in range(heads):
-            pace, head = 0, item.first_head + h
-            if h + 1 < heads:
-                pace = list_pieces(work, desk, here, head + 1)
-            elif more:
-                pace = list_pieces(work, desk, there, item.first_head)
-            read_keys(work.kind, here, head * work.keys_head, work.head_dim, desk.keys)
-            count = min(TILE, item.end - base)
-            read_values(work.kind, here + 8 * TILE, head * work.values_head, count, work.value_dim, desk.values)
+            head = item.first_head + h
+            ahead = look_ahead(work, item, h, following, here, there, desk.coming)
+            ahead = read_keys(work, here, head, desk.keys, ahead)
+            ahead = read_values(work, here + 8 * TILE, head, min(TILE, item.end - base), desk.values, ahead)
             queries, records = desk.queries + line * h * rows, desk.records + step * h * rows
-            take_in(work, desk, rows, base, queries, records, head, pace)
+            take_in(work, desk, rows, base, queries, records, head, ahead)
         here, there = there, here
+    return following.item, here, there
 
 
 @compiled
@@ -188,14 +99,14 @@ def record_of(work: Any, parts: Any, token: int, head: int, span: int) -> int:
 @compiled
 def work_through(work: Any, items: Any, tokens: Any, bounds: Any, parts: Any, counter: int, place: int) -> None:
     """Take items until there are none left; several threads do, each at a desk of its own, at `place`."""
-    desk = desk_at(work, place)
-    n = take_next(counter)
+    desk, n = desk_at(work, place), take_next(counter)
+    here, there = desk.places, desk.places + 8 * 2 * TILE
+    if n < len(items):
+        find_places(work, item_at(items, n), first_tile(item_at(items, n)), here)
     while n < len(items):
-        i = items[n]
-        item = Item(i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7], i[8])
-        attend_item(work, item, tokens, bounds, desk)
+        item = item_at(items, n)
+        n, here, there = attend_item(work, items, n, tokens, bounds, desk, here, there, counter)
         hand_in(work, item, tokens, parts, desk)
-        n = take_next(counter)
 
 
 @compiled

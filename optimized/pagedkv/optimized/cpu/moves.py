@@ -14,7 +14,7 @@ from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, copy_bytes, fence, fma, load, load_int32, load_number, over, splat, store_number, stream,
     take_next,
 )  # fmt: skip
-from pagedkv.optimized.cpu.tiles import FLOAT32, item_size, read_vector, write_vector
+from pagedkv.optimized.cpu.storage import FLOAT32, item_size, read_vector, write_vector
 
 
 class Pages(NamedTuple):
@@ -38,6 +38,17 @@ class Rows(NamedTuple):
     head: int
 
 
+class Written(NamedTuple):
+    """Rows on their way to a cache."""
+
+    pages: Pages
+    rows: Rows
+    kind: int
+    """How the cache is stored."""
+    rounding: bool
+    """The rows are float32, and the cache is not."""
+
+
 @compiled
 def copy_box(
     target: int, target_token: int, target_head: int, source: int, source_token: int, source_head: int,
@@ -59,24 +70,41 @@ def copy_box(
 
 
 @compiled
-def write_rows(
-    pages: Any, rows: Any, slots: Any, kind: int, rounding: bool, step: int, streaming: bool, counter: int
-) -> None:
-    """Rows of tokens to slots >= 0, `step` tokens at a time; with `rounding` from float32 to `kind`."""
-    begin = take_next(counter) * step
-    while begin < len(slots):
-        for t in range(begin, min(begin + step, len(slots))):
-            if slots[t] < 0:
-                continue
-            to = pages.place + slots[t] // pages.block_size * pages.block + slots[t] % pages.block_size * pages.token
-            source = rows.place + t * rows.token
-            if rounding:
-                for h in range(pages.num_heads):
-                    round_row(kind, to + h * pages.head, source + h * rows.head, pages.row_size)
-            else:
-                copy_box(to, 0, pages.head, source, 0, rows.head, 1, pages.num_heads, pages.row_size, streaming)
-        begin = take_next(counter) * step
+def are_distinct(slots: Any, taken: Any) -> bool:
+    """Those >= 0 are below len(taken), and none is given twice; `taken` is all False, and is written."""
+    for slot in slots:
+        if slot >= len(taken) or (slot >= 0 and taken[slot]):
+            return False
+        if slot >= 0:
+            taken[slot] = True
+    return True
+
+
+@compiled
+def write_rows(keys: Any, values: Any, slots: Any, step: int, streaming: bool, counter: int) -> None:
+    """Rows of keys and of values to slots >= 0, those of `step` tokens at a time."""
+    n = take_next(counter)
+    while n // 2 * step < len(slots):
+        first, end = n // 2 * step, min((n // 2 + 1) * step, len(slots))
+        write_some(keys if n % 2 == 0 else values, slots, first, end, streaming)
+        n = take_next(counter)
     fence()
+
+
+@compiled
+def write_some(written: Any, slots: Any, first: int, end: int, streaming: bool) -> None:
+    """Those of the tokens first to end - 1."""
+    pages, rows = written.pages, written.rows
+    for t in range(first, end):
+        if slots[t] < 0:
+            continue
+        to = pages.place + slots[t] // pages.block_size * pages.block + slots[t] % pages.block_size * pages.token
+        source = rows.place + t * rows.token
+        if written.rounding:
+            for h in range(pages.num_heads):
+                round_row(written.kind, to + h * pages.head, source + h * rows.head, pages.row_size)
+        else:
+            copy_box(to, 0, pages.head, source, 0, rows.head, 1, pages.num_heads, pages.row_size, streaming)
 
 
 @compiled

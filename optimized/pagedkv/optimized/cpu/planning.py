@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.simd import load_int32
-from pagedkv.optimized.cpu.tiles import whole_rows
+from pagedkv.optimized.cpu.products import whole_rows
 
 FEW: Final = 16
 """Query rows of a request, at the most, that are computed span by span."""

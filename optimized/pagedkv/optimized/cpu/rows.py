@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.records import LOG2_E, NOTHING, add_scaled, power_of_2, record_size, shift_of
+from pagedkv.optimized.cpu.compiler import inlined
+from pagedkv.optimized.cpu.records import LOG2_E, NOTHING, power_of_2, record_size, shift_of
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, absolute, any_larger, exp2, fma, keep, lane_numbers, load, load_int64, load_number, maximum, minus,
-    over, plus, signed, splat, store, store_number, times, top, where_less,
+    over, plus, signed, splat, store, store_weights, store_number, times, top, where_less,
 )  # fmt: skip
-from pagedkv.optimized.cpu.tiles import COLUMNS, ROWS, product, whole_columns
+from pagedkv.optimized.cpu.products import COLUMNS, ROWS, add_sums, multiply, whole_columns, write_sums
 from pagedkv.optimized.cpu.work import TILE
 
 
-@compiled
+@inlined
 def tanh(x: Any) -> Any:
     """By an exponential, and near 0, where that cancels, by x - x**3 / 3 + 2 x**5 / 15."""
     one, size, square = splat(np.float32(1)), absolute(x), times(x, x)
@@ -28,7 +28,7 @@ def tanh(x: Any) -> Any:
     return where_less(size, splat(np.float32(0.0625)), times(x, near), signed(over(minus(one, e), plus(one, e)), x))
 
 
-@compiled
+@inlined
 def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
     """Scores of positions `distance`, `distance` + 1, … from the row's own, as logits."""
     x = times(x, splat(np.float32(work.scale)))
@@ -40,7 +40,7 @@ def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
     return x
 
 
-@compiled
+@inlined
 def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head: int, state: int) -> None:
     """Scores of a row become weights, 0 outside first <= i < end; the desk gets what its sums are to be multiplied by.
 
@@ -66,20 +66,23 @@ def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head:
     shift, weights = shift_of(largest), splat(np.float32(0))
     for i in range(0, TILE, WIDTH):
         x = exp2(times(minus(load(scores + 4 * i), splat(shift)), splat(LOG2_E)))
-        store(scores + 4 * i, x)
+        if work.in_pairs:
+            store_weights(scores + 2 * i, x)
+        else:
+            store(scores + 4 * i, x)
         weights = plus(weights, x)
     store(state, fma(load(state), splat(factor), weights))
     store_number(desk.factors + 4 * row, factor)
 
 
-@compiled
+@inlined
 def range_of(desk: Any, row: int, base: int) -> tuple[int, int]:
     """What a row sees of the tile at `base`: the first place, and the one behind the last."""
     at = desk.ranges + 24 * row
     return max(0, load_int64(at) - base), min(TILE, load_int64(at + 8) - base)
 
 
-@compiled
+@inlined
 def are_alike(desk: Any, row: int, base: int) -> bool:
     """`ROWS` rows see the same places of a tile."""
     common, alike = range_of(desk, row, base), True
@@ -88,45 +91,41 @@ def are_alike(desk: Any, row: int, base: int) -> bool:
     return alike
 
 
-@compiled
-def take_in(work: Any, desk: Any, rows: int, base: int, queries: int, records: int, head: int, pace: int) -> None:
+@inlined
+def take_in(work: Any, desk: Any, rows: int, base: int, queries: int, records: int, head: int, ahead: Any) -> None:
     """All rows of one KV head take in the tile on the desk, which begins at position `base`.
 
     First the scores of all rows, then all weights, then all sums: what one step writes the next one reads, and while it
-    is on its way others are computed. `queries`, `records`: those of the head's first row; `pace`: of asking for the
-    pieces on the desk, while the first rows are computed.
+    is on its way others are computed. `queries`, `records`: those of the head's first row; asks for what is `ahead`.
     """
     columns, step, line = whole_columns(work.value_dim), record_size(work.value_dim), 4 * whole_columns(work.head_dim)
-    pieces, asking = desk.pieces, pace
     for row in range(0, rows, ROWS):
-        scores = desk.scores + 4 * TILE * row
+        at, scores = queries + line * row, desk.scores + 4 * TILE * row
         for c in range(0, 4 * TILE, 4 * COLUMNS):
-            at = queries + line * row
-            pieces = product(at, line, desk.keys + c, 4 * TILE, 0, work.head_dim, scores + c, 4 * TILE, pieces, asking)
-        asking = 0
+            sums, ahead = multiply(work.in_pairs, at, line, desk.keys + c, 4 * TILE, 0, work.head_dim, ahead)
+            write_sums(sums, scores + c, 4 * TILE)
     for row in range(rows):
         first, end = range_of(desk, row, base)
         if first < end:
             weigh(work, desk, row, base, first, end, head, records + step * row + 4 * columns)
     for row in range(0, rows, ROWS):
-        sum_up(work, desk, row, base, records + step * row, pieces, pace if row == 0 else 0)
+        ahead = sum_up(work, desk, row, base, records + step * row, ahead)
 
 
-@compiled
-def sum_up(work: Any, desk: Any, row: int, base: int, record: int, pieces: int, pace: int) -> None:
+@inlined
+def sum_up(work: Any, desk: Any, row: int, base: int, record: int, ahead: Any) -> Any:
     """Weights times values, added to the records of `ROWS` rows. Rows that see the same places share the product."""
-    columns, step, values = whole_columns(work.value_dim), record_size(work.value_dim), desk.values
+    weights, factors = desk.scores + 4 * TILE * row, desk.factors + 4 * row
+    line, step = 4 * whole_columns(work.value_dim), record_size(work.value_dim)
     alike = are_alike(desk, row, base)
-    for r in range(ROWS):
+    for r in range(1 if alike else ROWS):
         first, end = range_of(desk, row + r, base)
-        weights, sums = desk.scores + 4 * TILE * (row + r), desk.sums + 4 * columns * r
-        if first < end:
-            for c in range(0, 4 * columns if r == 0 or not alike else 0, 4 * COLUMNS):
-                if alike:
-                    pieces = product(
-                        weights, 4 * TILE, values + c, 4 * columns, first, end, sums + c, 4 * columns, pieces, pace
-                    )  # fmt: skip
-                else:
-                    product(weights, 0, values + c, 4 * columns, first, end, sums + c, 0, pieces, 0)
-            factor = load_number(desk.factors + 4 * (row + r))
-            add_scaled(record + step * r, columns, factor, sums, np.float32(1))
+        for c in range(0, line if first < end else 0, 4 * COLUMNS):
+            at, between = weights + 4 * TILE * r, 4 * TILE if alike else 0
+            x, ahead = multiply(work.in_pairs, at, between, desk.values + c, line, first, end, ahead)
+            add_sums(x[0], x[1], record + step * r + c, load_number(factors + 4 * r))
+            if alike:
+                add_sums(x[2], x[3], record + step + c, load_number(factors + 4))
+                add_sums(x[4], x[5], record + 2 * step + c, load_number(factors + 8))
+                add_sums(x[6], x[7], record + 3 * step + c, load_number(factors + 12))
+    return ahead

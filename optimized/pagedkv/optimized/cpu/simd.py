@@ -9,12 +9,13 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
+from pagedkv.optimized.cpu.pair_code import HAS_DOT, dotted, first_only, join_at, joined, second_only, store_near
 from pagedkv.optimized.cpu.vector_code import (
     FLOAT, FLOATS, INT, LONG, VECTOR, WIDTH, address, call, copied, exceeds, floats, folded, instruction, integer, kept,
     larger, load_of, next_of, number, power, prefetched, read, spread, store_of, streamed, turn_of, write,
 )  # fmt: skip
 
-__all__ = ["VECTOR", "WIDTH"]
+__all__ = ["HAS_DOT", "VECTOR", "WIDTH"]
 
 
 def of_kind(generate: Callable[..., Any], kind: str) -> Callable[..., Any]:
@@ -39,6 +40,16 @@ turn_float16_part = instruction(types.void, [address, integer, address, integer,
 turn_bfloat16_part = instruction(
     types.void, [address, integer, address, integer, integer], of_kind(turn_of, "bfloat16")
 )
+
+join = instruction(types.void, [address] * 3, join_at)
+"""join(first, second, target): two vectors of the bfloat16 at each of two addresses are stored as pairs."""
+join_part = instruction(floats, [address, address, integer], joined)
+first_halves = instruction(floats, [floats], first_only)
+second_halves = instruction(floats, [floats], second_only)
+dot = instruction(floats, [floats] * 3, dotted)
+"""dot(a, b, x): x + a * b for the first of pairs of bfloat16, and for the second."""
+store_weights = instruction(types.void, [address, floats], store_near)
+"""Rounded to bfloat16; what is too small for a normal number may become 0."""
 
 store = instruction(types.void, [address, floats], of_kind(store_of, "float32"))
 store_float16 = instruction(types.void, [address, floats], of_kind(store_of, "float16"))

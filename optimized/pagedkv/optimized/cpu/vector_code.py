@@ -120,15 +120,19 @@ def widened(builder: Any, value: Any, kind: str) -> Any:
     return value
 
 
-def load_of(kind: str, builder: Any, place: Any, count: Any = None) -> Any:
-    """A vector of the cache, or its first elements."""
+def stored_at(builder: Any, place: Any, kind: str, count: Any = None) -> Any:
+    """A vector of the cache as it lies there, or its first elements."""
     form, align = stored(kind)
     if count is None:
-        return widened(builder, read(builder, place, form, align), kind)
+        return read(builder, place, form, align)
     name = f"llvm.masked.load.v{WIDTH}{'f32' if form is FLOATS else 'i16'}.p0"
     at = builder.inttoptr(place, form.as_pointer())
-    arguments = [at, ir.Constant(INT, align), below(builder, count), ir.Constant(form, None)]
-    return widened(builder, call(builder, name, form, arguments), kind)
+    return call(builder, name, form, [at, ir.Constant(INT, align), below(builder, count), ir.Constant(form, None)])
+
+
+def load_of(kind: str, builder: Any, place: Any, count: Any = None) -> Any:
+    """A vector of the cache as float32, or its first elements."""
+    return widened(builder, stored_at(builder, place, kind, count), kind)
 
 
 def transposition(builder: Any, rows: Sequence[Any]) -> list[Any]:
@@ -216,7 +220,7 @@ def kept(builder: Any, x: Any, first: Any, end: Any) -> Any:
 def prefetched(builder: Any, place: Any) -> None:
     """Ask for a cache line, into the second level."""
     at = builder.inttoptr(place, BYTE.as_pointer())
-    call(builder, "llvm.prefetch.p0", ir.VoidType(), [at, *(ir.Constant(INT, each) for each in (0, 1, 1))])
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), [at, *(ir.Constant(INT, each) for each in (0, 2, 1))])
 
 
 def copied(builder: Any, target: Any, source: Any, count: Any) -> None:

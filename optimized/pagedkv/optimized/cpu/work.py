@@ -11,6 +11,8 @@ class Work(NamedTuple):
 
     kind: int
     """How query, caches and output are stored: `FLOAT32`, …"""
+    in_pairs: bool
+    """Numbers stay bfloat16, two in the place of a float32, and pairs are multiplied at once."""
     head_dim: int
     value_dim: int
     num_kv_heads: int
