@@ -140,7 +140,7 @@ def test_attention_is_told_by_configuration() -> None:
         {"bound": Count(7, 1)}, (Failure("bound", "bound", "Case()", "too far"),), ("sinks",), 12, 1.0,
     )  # fmt: skip
     text = report_lines(report, "interpreted, upcast")
-    assert text[0] == "mine: interpreted, upcast, 12 launches, tiny shapes"
+    assert text[0] == "mine: interpreted, upcast, 12 launches, tiny shapes, 1.0 s"
     assert text[2].split() == ["float32", "plain", "0.500", "-", "0.250", "3", "4", "5", "90%"]
     assert text[3].split() == ["float32", "window", "1.500", "-", "-", "1", "1", "1", "80%"]
     assert text[4].split() == ["float16", "alibi+sinks", "-", "-", "-", "1", "0", "1", "-"]

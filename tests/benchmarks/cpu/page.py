@@ -11,7 +11,8 @@ HEAD = """# Attention on the CPU, measured
 round; the times are medians. It needs vLLM, which it installs as `make bench-peer` does; without it,
 `python -m tests.benchmarks.cpu` leaves its columns out.
 
-Ours is `paged_attention` with all of its checks, blocks anywhere in the pool. *Read* is a loop that reads the same
+Before each the caches are swept, by reading other memory. Ours is `paged_attention` with all of its checks, blocks
+anywhere in the pool. *Read* is a loop that reads the same
 keys and values in order and does nothing with them: what memory gives. SDPA is torch's, on contiguous tensors, which
 nobody has had to gather. vLLM is the kernel of its CPU backend, in its own layout, without what it plans once a step. A
 model with 32 query heads, 8 KV heads and a head_dim of 128; pages of 32 tokens unless a line says otherwise.

@@ -36,7 +36,10 @@ def report_lines(report: AttentionReport, how: str) -> list[str]:
         ("configuration", *(f"rho {shape}" for shape in SHAPES), "relations", "probes", "bounds", "visible")
     ]
     rows += [_row(each) for each in report.configurations]
-    lines = [f"{report.subject}: {how}, {report.launches:,} launches, {report.size} shapes", *columns(rows)]
+    lines = [
+        f"{report.subject}: {how}, {report.launches:,} launches, {report.size} shapes, {report.elapsed_s:.1f} s",
+        *columns(rows),
+    ]
     for failure in report.failures:
         lines += [f"VIOLATED {failure.kind} {failure.law}: {failure.detail}", f"  {failure.case}"]
     if report.not_exercised:
