@@ -11,7 +11,7 @@ SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/nul
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help verify test lint soak bench bench-peer bench-cpu pages gpu tune audit fix clean
+.PHONY: help verify test lint soak mutants bench bench-peer bench-cpu pages gpu tune audit fix clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):[^#]*## */make \1	/' | expand -t 17
@@ -30,6 +30,9 @@ lint: $(VENV)/ready-dev  ## ruff and mypy only
 
 soak: $(VENV)/ready-dev  ## two million random operations on the optimized manager; ARGS="--operations 100000"
 	$(BIN)/python -m tests.optimized.soak $(ARGS)
+
+mutants: $(VENV)/ready-dev  ## break the loops of the CPU one by one, and see that a law notices; about fifteen minutes
+	$(BIN)/python -m tests.optimized.cpu_mutants $(ARGS)
 
 bench: $(VENV)/ready-dev  ## benchmarks
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only $(ARGS)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from pagedkv.optimized.cpu import warmup
 from tests.benchmarks.cpu.contenders import ours, read, sdpa
@@ -47,6 +46,7 @@ def test_the_page_says_what_is_not_met() -> None:
     assert "| vLLM's time / ours, decode, float32 | ≥ 1 | – | not measured |" in text
 
 
-def test_what_is_written_is_what_is_copied() -> None:
-    assert torch.get_num_threads() > 0
-    assert set(writing(1).seconds) == {"ours", "copy"}
+def test_writing_is_measured_beside_copying() -> None:
+    line = writing(1)
+    assert set(line.seconds) == {"ours", "copy"}
+    assert min(line.seconds.values()) > 0

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, Final
 
 import pytest
@@ -21,9 +22,10 @@ from tests.optimized.gather_laws import same_bits
 FUNCTIONS: Final[dict[str, Any]] = {
     name: getattr(module, name)
     for module, names in (
+        (backend, ("whole_rows", "desk_size", "record_size")),
         (planning, ("see", "plan_work")),
         (items, ("work_through", "merge_through")),
-        (moves, ("write_rows", "copy_pairs", "gather_rows", "merge_rows")),
+        (moves, ("are_distinct", "write_rows", "copy_pairs", "gather_rows", "merge_rows")),
     )
     for name in names
 }
@@ -73,12 +75,12 @@ def test_the_number_of_threads_changes_no_bit(options: dict[str, Any]) -> None:
 
 
 def test_nor_does_it_of_what_is_moved() -> None:
-    rows, slots = torch.randn(3000, 4, 64), torch.randperm(3008)[:3000]
+    rows, slots = torch.randn(3000, 4, 128), torch.randperm(3008)[:3000]
     pairs, ends = torch.randperm(376)[:200].view(-1, 2), torch.tensor([0, 1000, 2001], dtype=torch.int32)
     tables, moved = torch.randperm(376)[:252].view(2, 126).int(), []
     for count in (1, 3):
         torch.set_num_threads(count)
-        caches = [torch.zeros(376, 8, 4, 64, dtype=torch.float16) for _ in range(2)]
+        caches = [torch.zeros(376, 8, 4, 128, dtype=torch.float16) for _ in range(2)]
         write_kv(rows, -rows, caches[0], caches[1], slots, backend="numba")
         copy_blocks(caches, pairs, backend="numba")
         parts = gather_kv(caches[0], tables, ends, total=2001, backend="numba")[None].expand(3, -1, -1, -1)
@@ -115,6 +117,20 @@ def test_a_shared_prefix_changes_no_bit() -> None:
     assert same(attend(batch), attend(batch | {"k_cache": keys, "v_cache": values, "block_tables": private}))
 
 
+@pytest.mark.parametrize("options", [{}, {"window": 100}, {"window": 30, "split_size": 16}], ids=str)
+def test_a_request_alone_has_the_same_bits(options: dict[str, Any]) -> None:
+    """Also where windows begin in different spans, and records of some rows lie beside those of others."""
+    batch = mixed(**options)
+    out, lse = attend(batch)
+    ends = batch["cu_seqlens_q"].tolist()
+    for r, (first, end) in enumerate(pairwise(ends)):
+        alone = {
+            "query": batch["query"][first:end], "block_tables": batch["block_tables"][r : r + 1],
+            "seq_lens": batch["seq_lens"][r : r + 1], "cu_seqlens_q": torch.tensor([0, end - first], dtype=torch.int32),
+        }  # fmt: skip
+        assert same((out[first:end], lse[first:end]), attend({**batch, **alone}))
+
+
 def test_calls_side_by_side_do_not_meet() -> None:
     batches = [mixed(seed=seed, dtype=dtype) for seed, dtype in enumerate((torch.float32, torch.float16) * 4)]
     expected = [attend(batch) for batch in batches]
@@ -138,11 +154,17 @@ def test_nothing_is_compiled_twice() -> None:
 
 
 def test_memory_of_calls_is_kept_and_grows() -> None:
+    """Up to a limit; what is given lies inside of what lives, from a cache line on."""
     rooms = backend.Rooms()
-    first = rooms.place(1000)
-    assert (first % 64, rooms.place(500), rooms.place(1000)) == (0, first, first)
-    rooms.place(10**6)
-    assert rooms.memory.nbytes >= 10**6
+    first, memory = rooms.place(1000)
+    assert [rooms.place(size)[0] for size in (500, 1000)] == [first, first]
+    for size in (1000, 10**6, 10**6 + 1, backend.KEPT - 64, backend.KEPT + 1):
+        for each in (size, rooms.memory.nbytes - 64, rooms.memory.nbytes):
+            place, memory = rooms.place(each)
+            begin = memory.ctypes.data
+            assert place % 64 == 0
+            assert begin <= place <= place + each <= begin + memory.nbytes
+    assert backend.KEPT - 64 <= rooms.memory.nbytes <= backend.KEPT
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -182,9 +204,12 @@ def test_so_is_that_it_compiles(tmp_path: Any) -> None:
     assert [text.count("compiling attention on the CPU") for text in said] == [1, 0]
 
 
-def test_a_child_process_starts_threads_of_its_own() -> None:
+@pytest.mark.parametrize("team", [True, False])
+def test_a_child_process_starts_threads_of_its_own(team: bool) -> None:
+    """By OpenMP in the parent, or by our own in both."""
     code = (
         ATTEND
+        + ("" if team else "from pagedkv.optimized.cpu import threads; threads.openmp = lambda: None")
         + """
 import os, sys
 torch.set_num_threads(2)
@@ -192,6 +217,7 @@ cache, tables = torch.randn(64, 64, 2, 64), torch.arange(64, dtype=torch.int32)[
 def several():
     return paged_attention(torch.ones(1, 4, 64), cache, cache, tables, torch.tensor([4096], dtype=torch.int32))
 expected = several()
+sys.stdout.flush()
 child = os.fork()
 if child == 0:
     os._exit(0 if torch.equal(several(), expected) else 1)

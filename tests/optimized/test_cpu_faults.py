@@ -1,26 +1,21 @@
 """What the compiled loops must bear: other defaults of torch, interrupts, ends of the process, numbers at the edge."""
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from pagedkv.optimized import merge_attention, paged_attention, prepare_attention, write_kv
-from pagedkv.optimized.cpu import threads, warming
+from pagedkv.optimized import BlockCopier, merge_attention, paged_attention, prepare_attention, write_kv
+from pagedkv.optimized.cpu import warming
 from pagedkv.optimized.attention.subject import numba_rounding
 from pagedkv.spec import Misuse
 from pagedkv.spec.bound import rho
 from tests.optimized.gather_laws import same_bits
-from tests.optimized.test_cpu_backend import python
 from tests.optimized.torch_bound import bound_of, is_close
 
 
@@ -69,15 +64,16 @@ def test_the_defaults_of_torch_do_not_matter(kind: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dim", "value_dim", "dtype"),
-    [(576, 512, torch.bfloat16), (300, 288, torch.float16), (256, 640, torch.float32), (2, 1, torch.bfloat16),
-     (33, 17, torch.bfloat16), (1, 3, torch.bfloat16), (66, 31, torch.bfloat16), (40, 200, torch.bfloat16)],
+    ("dim", "value_dim", "heads", "dtype"),
+    [(576, 512, 16, torch.bfloat16), (300, 288, 16, torch.float16), (256, 640, 16, torch.float32),
+     (2, 1, 3, torch.bfloat16), (33, 17, 4, torch.bfloat16), (1, 3, 1, torch.bfloat16), (66, 31, 5, torch.bfloat16),
+     (40, 200, 2, torch.bfloat16), (16, 16, 65, torch.float32), (576, 512, 128, torch.bfloat16)],
 )  # fmt: skip
-def test_heads_of_any_width_stay_on_the_desk(dim: int, value_dim: int, dtype: torch.dtype) -> None:
+def test_heads_of_any_width_stay_on_the_desk(dim: int, value_dim: int, heads: int, dtype: torch.dtype) -> None:
     """The list of what is asked for was once longer than its room, in 16 bits with wide heads."""
     generator = torch.Generator().manual_seed(dim)
     k, v = (torch.randn(100, 16, 1, each, generator=generator).to(dtype) for each in (dim, value_dim))
-    query = torch.randn(1, 16, dim, generator=generator).to(dtype)
+    query = torch.randn(1, heads, dim, generator=generator).to(dtype)
     tables, lengths = torch.arange(100).int()[None], torch.tensor([1600], dtype=torch.int32)
     found: Any = paged_attention(query, k, v, tables, lengths, return_lse=True, backend="numba")
     kind = str(dtype).removeprefix("torch.")
@@ -126,12 +122,48 @@ def test_large_logits_and_sinks_are_finite() -> None:
 
 def test_rows_that_lie_in_the_cache_are_read_before_it_is_written() -> None:
     caches = []
-    for backend in ("numba", "torch"):
+    for name in ("numba", "torch"):
         k = torch.arange(16.0).view(4, 4, 1, 1).contiguous()
         v = k.clone()
-        write_kv(k.view(16, 1, 1)[:4], v.view(16, 1, 1)[:4], k, v, torch.arange(1, 5), backend=backend)
+        write_kv(k.view(16, 1, 1)[:4], v.view(16, 1, 1)[:4], k, v, torch.arange(1, 5), backend=name)
         caches.append((k, v))
     assert all(torch.equal(a, b) for a, b in zip(*caches, strict=True))
+
+
+def test_so_are_those_that_lie_in_the_other_cache() -> None:
+    caches = []
+    for name in ("numba", "torch"):
+        k, v = torch.arange(32.0).view(2, 4, 4, 1, 1).clone()
+        write_kv(v.view(16, 1, 1)[:4], k.view(16, 1, 1)[:4], k, v, torch.arange(1, 5), backend=name)
+        caches.append((k, v))
+    assert all(torch.equal(a, b) for a, b in zip(*caches, strict=True))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("position", [3, 700])
+def test_a_seen_value_that_is_no_number_is_seen_however_spans_are_cut(position: int, value: float) -> None:
+    """Its span may weigh nothing beside another: 0 times NaN or infinity is none, as in torch."""
+    given = call(1024, heads=1)
+    keys, values = given["k_cache"].clone(), given["v_cache"].clone()
+    blocks = given["block_tables"][0].long()
+    keys[blocks[32:] if position < 512 else blocks[:32]] = 100 * given["query"][0, 0]
+    values[blocks[position // 16], position % 16] = value
+    for options in ({"backend": "torch"}, {"split_size": 1024}, {"split_size": 512}, {"split_size": 64}):
+        arguments: dict[str, Any] = {**given, "k_cache": keys, "v_cache": values, "backend": "numba", **options}
+        found: Any = paged_attention(**arguments)
+        assert bool(found[0][0, 0].isnan().all())
+
+
+def test_copiers_look_at_the_memory_that_caches_have_now() -> None:
+    caches = [torch.zeros(4, 16, 2, 8) for _ in range(2)]
+    copy, pairs = BlockCopier(caches), torch.tensor([[0, 1]])
+    caches[0].data = torch.full((4, 16, 2, 8), 7.0)
+    caches[0][1:] = 0
+    copy(pairs)
+    assert bool((caches[0][1] == 7).all())
+    caches[0].untyped_storage().resize_(0)
+    with pytest.raises(Misuse, match="memory"):
+        copy(pairs)
 
 
 def test_views_whose_memory_holds_the_opposite_are_refused() -> None:
@@ -177,103 +209,3 @@ def test_tensors_of_other_layouts_and_names_that_are_none_are_refused() -> None:
 
 def test_a_split_may_be_longer_than_any_request() -> None:
     assert same_bits(both(**call(600, split_size=2**70))[0][0], both(**call(600, split_size=2**30))[0][0])
-
-
-class Interrupt(BaseException):
-    """As Ctrl-C."""
-
-
-@pytest.fixture(params=["team", "pool"])
-def in_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, int], None]:
-    """By torch's threads, and by ours."""
-    if request.param == "pool":
-        monkeypatch.setattr(threads, "openmp", lambda: None)
-    elif threads.openmp() is None:
-        pytest.skip("torch has no OpenMP here")
-    return threads.in_threads
-
-
-def test_each_is_run_once(in_threads: Callable[[Any, int], None]) -> None:
-    """At least one, each in turn, and none twice; whoever finds nothing left is not missed."""
-    for count in (1, 2, 3, 7):
-        ran: list[int] = []
-        in_threads(lambda i, counter, ran=ran: ran.append(i), count)
-        assert sorted(ran) == sorted(set(ran))
-        assert 0 in ran
-        assert set(ran) <= set(range(count))
-
-
-def test_whoever_is_interrupted_leaves_nobody_behind(in_threads: Callable[[Any, int], None]) -> None:
-    """Threads that had not begun did so after the call, on memory that was somebody else's by then."""
-    begun, release, ran = Event(), Event(), []
-
-    def run(i: int, counter: int) -> None:
-        if i == 0:
-            begun.wait(10)
-            raise Interrupt
-        ran.append("begins")
-        begun.set()
-        release.wait(0.2)
-        ran.append("ends")
-
-    with pytest.raises(Interrupt):
-        in_threads(run, 2)
-    assert ran == ["begins", "ends"]
-
-
-def test_an_error_in_any_thread_is_raised(in_threads: Callable[[Any, int], None]) -> None:
-    begun = Event()
-
-    def run(i: int, counter: int) -> None:
-        if i:
-            begun.set()
-            raise ValueError(i)
-        begun.wait(10)
-
-    with pytest.raises(ValueError, match="1"):
-        in_threads(run, 2)
-
-
-def test_an_interrupt_while_the_others_end_is_raised_when_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[int] = []
-
-    def interrupted(others: Any) -> Any:
-        waits.append(len(others))
-        if len(waits) == 1:
-            raise Interrupt
-        return futures.wait(others)
-
-    monkeypatch.setattr(threads, "wait", interrupted)
-    with pytest.raises(Interrupt):
-        threads.in_pool(lambda i, counter: None, 3, np.zeros(1, np.int64))
-    assert waits == [2, 2]
-
-
-def test_what_has_not_begun_when_all_is_done_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy, ran, counter = Event(), list[int](), np.zeros(1, np.int64)
-    with ThreadPoolExecutor(1) as executor:
-        monkeypatch.setattr(threads, "pool", lambda count: executor)
-        executor.submit(busy.wait, 10)
-        threads.in_pool(lambda i, counter: ran.append(i), 4, counter)
-        busy.set()
-    assert ran == [0]
-    assert counter[0] == threads.TAKEN
-
-
-LATE: Final = """
-import threading, time, torch
-from pagedkv.optimized import paged_attention
-torch.set_num_threads(2)
-q, k = torch.zeros(4, 8, 128), torch.ones(256, 16, 8, 128)
-args = q, k, k, torch.arange(256).int().repeat(4, 1), torch.full((4,), 4096, dtype=torch.int32)
-def serve():
-    threading.main_thread().join()
-    print(paged_attention(*args, backend="numba").mean().item())
-paged_attention(*args, backend="numba")
-threading.Thread(target=serve).start()
-"""
-
-
-def test_a_thread_that_outlives_the_main_one_is_served() -> None:
-    done = python(LATE)
-    assert (done.stdout, done.returncode) == ("1.0\n", 0), done.stderr

@@ -8,14 +8,16 @@ from tests.benchmarks.peer.table import figure, listing
 HEAD = """# Attention on the CPU, measured
 
 `make bench-cpu` measures this anew and writes this page: everything on a line in one process and in turn, round by
-round; the times are medians. It needs vLLM, which it installs as `make bench-peer` does; without it,
-`python -m tests.benchmarks.cpu` leaves its columns out.
+round; the times are medians. It needs vLLM, which it installs as `make bench-peer` does;
+`.venv/bin/python -m tests.benchmarks.cpu --page somewhere.md` measures without. Measure on a machine that does nothing
+else: threads that wait for each other while others run take several times as long (see [cpu.md](../cpu.md)).
 
 Before each the caches are swept, by reading other memory. Ours is `paged_attention` with all of its checks, blocks
-anywhere in the pool. *Read* is a loop that reads the same
-keys and values in order and does nothing with them: what memory gives. SDPA is torch's, on contiguous tensors, which
-nobody has had to gather. vLLM is the kernel of its CPU backend, in its own layout, without what it plans once a step. A
-model with 32 query heads, 8 KV heads and a head_dim of 128; pages of 32 tokens unless a line says otherwise.
+anywhere in the pool. *Reading* is a loop that reads the same keys and values in order and does nothing with them: what
+memory gives. A prefix that is shared counts once. SDPA is torch's, on contiguous tensors, which nobody has had to
+gather; in a decode it gets the query heads of a group as rows of their KV head, which suits it best. vLLM is the kernel
+of its CPU backend, in its own layout, without what it plans once a step. A model with 32 query heads, 8 KV heads and a
+head_dim of 128; pages of 32 tokens unless a line says otherwise.
 
 """
 WANTED = """

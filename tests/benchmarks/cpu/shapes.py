@@ -37,9 +37,14 @@ class Shape:
     @property
     def kv_bytes(self) -> int:
         """Of the keys and values that are read, each once."""
-        apart = 1 + (self.batch - 1) * (1 - self.shared)
         size: int = getattr(torch, self.dtype).itemsize
-        return int(apart * self.context) * NUM_KV_HEADS * HEAD_DIM * 2 * size
+        common = self.shared_blocks * self.block_size
+        return (common + self.batch * (self.context - common)) * NUM_KV_HEADS * HEAD_DIM * 2 * size
+
+    @property
+    def shared_blocks(self) -> int:
+        """With which all tables begin."""
+        return int(self.context // self.block_size * self.shared)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def inputs(shape: Shape) -> Inputs:
         torch.randn(blocks, shape.block_size, NUM_KV_HEADS, HEAD_DIM, dtype=torch.float32).to(dtype) for _ in range(2)
     ]
     tables = torch.randperm(blocks).int().view(shape.batch, width)
-    tables[:, : int(width * shape.shared)] = tables[0, : int(width * shape.shared)]
+    tables[:, : shape.shared_blocks] = tables[0, : shape.shared_blocks]
     query = torch.randn(shape.batch * shape.rows, NUM_Q_HEADS, HEAD_DIM).to(dtype)
     lengths = torch.full((shape.batch,), shape.context, dtype=torch.int32)
     ends = None if shape.rows == 1 else torch.arange(shape.batch + 1, dtype=torch.int32) * shape.rows

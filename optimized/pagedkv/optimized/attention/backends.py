@@ -21,18 +21,37 @@ Copier: TypeAlias = Callable[[Tensor], None]
 
 
 class Backend(Protocol):
-    """What a backend does; all arguments have been checked."""
+    """What a backend does. Shapes, dtypes, strides and devices have been checked; values of integers have not.
 
-    def attend(self, call: AttentionCall) -> None: ...
-    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None: ...
+    Tensors are the caller's, and are needed until a call returns, on a GPU until what it launched has run. Caches are
+    (num_blocks, block_size, num_kv_heads, dim).
+    """
+
+    def attend(self, call: AttentionCall) -> None:
+        """Write `call.out` (total_q, num_q_heads, value_dim) and `call.lse` (total_q, num_q_heads) float32, rows of
+        padding left as they are."""
+        ...
+
+    def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
+        """Keys and values (num_tokens, num_kv_heads, dim), float32 or of the caches' dtype, to slots (num_tokens,) int64
+        of both caches; those < 0 are skipped."""
+        ...
+
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
-        """What copies blocks from each source to the destination at the same place; both may be the same caches."""
+        """What copies blocks from each source to the destination at the same place; both may be the same caches. It
+        holds on to the tensors."""
         ...
 
     def gather(
         self, cache: Tensor, block_tables: Tensor, cu_seqlens: Tensor, starts: Tensor | None, out: Tensor
-    ) -> None: ...
-    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None: ...
+    ) -> None:
+        """Positions starts[r], … of each request r to rows cu_seqlens[r]..cu_seqlens[r + 1] - 1 of `out` (total,
+        num_kv_heads, dim); zeros to those behind the last."""
+        ...
+
+    def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
+        """Parts (num_parts, total_q, num_q_heads, value_dim) and (num_parts, total_q, num_q_heads) become one."""
+        ...
 
 
 def backend_for(device: torch.device, name: BackendName | None = None) -> Backend:

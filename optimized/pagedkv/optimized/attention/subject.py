@@ -44,7 +44,7 @@ class OptimizedAttention:
         self.capabilities = replace(EVERYTHING, split_invariant=self.backend == "torch")
 
     def rounding(self, problem: Problem) -> RoundingModel:
-        """In float32 on the CPU, by torch a request at a time; on a GPU weights in the dtype of the values."""
+        """By torch a request at a time, on the CPU as `numba_rounding`, on a GPU with weights in the values' dtype."""
         longest, size = max(1, int(problem.seq_lens.max(initial=1))), problem.split_size or SPLIT_SIZE
         if self.backend == "torch":
             return RoundingModel(tile=longest, num_tiles=2)
@@ -101,7 +101,7 @@ class InterpretedTritonAttention:
         upcast: bool = True,
     ) -> None:
         """`split_size`, `rows`: small, so that short requests have several splits, and few rows several blocks of rows.
-        `run` runs a launch in another overrides.
+        `run` runs the programs of a launch, in the order that it likes.
 
         `upcast=False` multiplies in the dtype of the cache, as on a GPU: weights are rounded to it before they meet V.
         """

@@ -43,8 +43,9 @@ class TorchBackend:
         check_slots(slot_mapping, caches[0].shape[0] * size)
         kept = slot_mapping >= 0
         slots = slot_mapping[kept]
-        for row, cache in zip(rows, caches, strict=True):
-            cache[slots // size, slots % size] = row[kept].to(cache.dtype)
+        chosen = [row[kept].to(cache.dtype) for row, cache in zip(rows, caches, strict=True)]  # they may lie in a cache
+        for row, cache in zip(chosen, caches, strict=True):
+            cache[slots // size, slots % size] = row
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """All sources are read before any destination is written; `Misuse` for pairs that get in each other's way."""

@@ -31,6 +31,6 @@ def ask(ahead: Any) -> Any:
     stop = min(ahead.next + 8 * ahead.pace, ahead.end)
     for place in range(ahead.next, stop, 8):
         row = load_int64(place)
-        for line in range(0, ahead.size, LINE):
-            prefetch(row + line)
+        for line in range(row & -LINE, row + ahead.size, LINE):
+            prefetch(line)
     return Ahead(stop, ahead.end, ahead.size, ahead.pace)

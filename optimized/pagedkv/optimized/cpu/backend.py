@@ -34,6 +34,8 @@ PORTION: Final = 2**18
 """Bytes that are worth a thread's while."""
 MUCH: Final = 2**22
 """Bytes, from which on what is moved is written past the caches, which it would fill."""
+KEPT: Final = 2**26
+"""Bytes to work in that a thread keeps from call to call."""
 MARKS: Final = 64
 """Slots for each that is written, up to which a mark for every slot of the cache is worth it."""
 ITEMS: Final = 4
@@ -57,10 +59,11 @@ class CpuBackend:
         work = work_of(call, slopes, sinks)
         several = max(1, min(threads, len(items)))
         desk, records = desk_size(work), kept * record_size(work.value_dim)
-        place = ROOMS.place(several * desk + records)
+        place, memory = ROOMS.place(several * desk + records)  # `memory` lives as long as this call
         work = work._replace(records=place + several * desk)
         in_threads(lambda i, next_: work_through(work, items, tokens, bounds, parts, next_, place + i * desk), several)
         in_threads(lambda i, next_: merge_through(work, parts, next_, place + i * desk), several if kept else 1)
+        del memory
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
         """Rows to slots; `Misuse` for a slot past the cache or given twice."""
@@ -72,17 +75,16 @@ class CpuBackend:
             for row, cache in zip(given, caches, strict=True)
         )
         size = sum(row.nbytes for row in given)
-        step = max(1, 2 * PORTION * len(slots) // max(1, size))
+        step = portion(size, 2 * len(slots))
         in_turn(partial(write_rows, keys, values, slots, step, size >= MUCH), threads_for(size))
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
-        boxes = [(pages_of(a), pages_of(b)) for a, b in zip(sources, destinations, strict=True)]
 
         def copy(pairs: Tensor) -> None:
             check_pairs(pairs, len(sources[0]), len(destinations[0]), apart=sources is destinations)
             given = np.ascontiguousarray(pairs.numpy(), np.int64)
-            for source, target in boxes:
+            for source, target in zip(map(pages_of, sources), map(pages_of, destinations), strict=True):
                 size = len(given) * source.block_size * source.num_heads * source.row_size
                 in_turn(partial(copy_pairs, source, target, given, size >= MUCH), threads_for(size))
 
@@ -96,7 +98,8 @@ class CpuBackend:
         ends = cu_seqlens.numpy().astype(np.int64)
         firsts = np.zeros(len(block_tables), np.int64) if starts is None else starts.numpy().astype(np.int64)
         pages, rows, (tables, row) = pages_of(cache), Rows(*place_of(out, 2)), place_of(block_tables, 1)
-        run = partial(gather_rows, pages, tables, row, ends, firsts, rows, out.nbytes >= MUCH)
+        step = portion(out.nbytes, len(out))
+        run = partial(gather_rows, pages, tables, row, ends, firsts, rows, step, out.nbytes >= MUCH)
         in_turn(run, threads_for(out.nbytes))
         out[ends[-1] :] = 0
 
@@ -113,6 +116,11 @@ class CpuBackend:
 def threads_for(size: int) -> int:
     """How many are worth starting to move `size` bytes."""
     return max(1, min(torch.get_num_threads(), size // PORTION))
+
+
+def portion(size: int, rows: int) -> int:
+    """How many of rows that have `size` bytes together are worth a thread's while."""
+    return max(1, PORTION * rows // max(1, size))
 
 
 def in_turn(run: Callable[[int], None], threads: int) -> None:
@@ -191,16 +199,19 @@ def place_of(tensor: Tensor, steps: int) -> tuple[int, ...]:
 
 
 class Rooms(threading.local):
-    """Memory that calls from one thread work in, one after the other: it grows, and is kept."""
+    """Memory that calls from one thread work in, one after the other: it grows, and is kept up to `KEPT` bytes."""
 
     memory = np.empty(0, np.uint8)
 
-    def place(self, size: int) -> int:
-        """The address of `size` bytes at least, at the beginning of a cache line."""
-        if self.memory.nbytes < size + LINE:
-            self.memory = np.empty(size + LINE, np.uint8)
-        place: int = self.memory.ctypes.data
-        return (place + LINE - 1) // LINE * LINE
+    def place(self, size: int) -> tuple[int, Array]:
+        """The address of `size` bytes at least, at the beginning of a cache line, and the array that they belong to."""
+        memory = self.memory
+        if memory.nbytes < size + LINE:
+            memory = np.empty(size + LINE, np.uint8)
+        if memory.nbytes <= KEPT:
+            self.memory = memory
+        place: int = memory.ctypes.data
+        return (place + LINE - 1) // LINE * LINE, memory
 
 
 ROOMS: Final = Rooms()

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from pagedkv.optimized.cpu.asking import LINE
 from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.products import whole_columns
+from pagedkv.optimized.cpu.products import round_up, whole_columns
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.work import TILE
 
@@ -41,7 +41,7 @@ def desk_at(work: Any, place: int) -> Desk:
     queries = scores + 4 * TILE * rows
     records = queries + 4 * lines * rows
     factors = records + record_size(work.value_dim) * rows
-    places = factors + 8 * rows
+    places = factors + 4 * rows
     ranges = places + 8 * 4 * TILE
     return Desk(place, values, scores, queries, records, factors, places, ranges, ranges + 8 * 3 * rows)
 
@@ -49,4 +49,4 @@ def desk_at(work: Any, place: int) -> Desk:
 @compiled
 def desk_size(work: Any) -> int:
     """Bytes of a desk, in whole cache lines."""
-    return (desk_at(work, 0).coming + 8 * 2 * TILE) // LINE * LINE + LINE
+    return round_up(desk_at(work, 0).coming + 8 * 2 * TILE, LINE)

@@ -27,7 +27,7 @@ def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> int:
     columns, step = whole_columns(work.value_dim), record_size(work.value_dim)
     for i in range(rows):
         token = tokens[item.first_token + min(i, count - 1) // work.group]
-        store_int64(desk.ranges + 24 * i, max(item.first, bounds[token, 0]))
+        store_int64(desk.ranges + 24 * i, bounds[token, 0])
         store_int64(desk.ranges + 24 * i + 8, min(item.end, bounds[token, 1]))
         store_int64(desk.ranges + 24 * i + 16, bounds[token, 2])
         for h in range(item.first_head, item.end_head):

@@ -133,23 +133,26 @@ def copy_pairs(sources: Any, targets: Any, pairs: Any, streaming: bool, counter:
 
 @compiled
 def gather_rows(
-    pages: Any, tables: int, row: int, ends: Any, starts: Any, out: Any, streaming: bool, counter: int
+    pages: Any, tables: int, row: int, ends: Any, starts: Any, out: Any, step: int, streaming: bool, counter: int
 ) -> None:
-    """Positions of requests side by side, a block at a time; requests are taken in turn."""
-    r = take_next(counter)
-    while r < len(ends) - 1:
-        done, position = ends[r], starts[r]
-        while done < ends[r + 1]:
+    """Positions of requests side by side, `step` of them at a time; what lies in one block in one go."""
+    done = take_next(counter) * step
+    while done < ends[-1]:
+        stop, r = min(done + step, ends[-1]), 0
+        while done < stop:
+            while ends[r + 1] <= done:
+                r += 1
+            position = starts[r] + done - ends[r]
             offset = position % pages.block_size
-            count = min(pages.block_size - offset, ends[r + 1] - done)
+            count = min(pages.block_size - offset, min(stop, ends[r + 1]) - done)
             block = load_int32(tables + r * row + 4 * (position // pages.block_size))
             source = pages.place + block * pages.block + offset * pages.token
             copy_box(
                 out.place + done * out.token, out.token, out.head, source, pages.token, pages.head,
                 count, pages.num_heads, pages.row_size, streaming,
             )  # fmt: skip
-            done, position = done + count, position + count
-        r = take_next(counter)
+            done += count
+        done = take_next(counter) * step
     fence()
 
 

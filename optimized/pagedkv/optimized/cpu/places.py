@@ -109,7 +109,7 @@ def list_share(work: Any, places: int, share: int, head: int, heads: int, coming
 
 @inlined
 def pace(work: Any) -> int:
-    """Rows to ask for in one go, so that all are before the work of a head is done: how often it asks, see `ask`."""
-    reading = TILE // WIDTH * work.head_dim // WIDTH + TILE // 2
+    """Rows to ask for in one go, so that all are before a head's first rows are computed: `ask` is called so often."""
+    reading = TILE // WIDTH * (work.head_dim // WIDTH) + TILE // 2
     products = TILE // COLUMNS * (work.head_dim // TURN) + whole_columns(work.value_dim) // COLUMNS * (TILE // TURN)
-    return 1 if reading + products >= 2 * TILE else 2
+    return (2 * TILE + reading + products - 1) // (reading + products)

@@ -2,7 +2,16 @@
 
 A request of few rows is cut into spans of fixed length, so that a long one keeps all threads busy; one of many rows
 into blocks of rows. Where the tables of requests begin with the same blocks, a span that lies in these is one item for
-all.
+all: requests are grouped by their first blocks, and span by span a group is parted into those that go on alike, until
+each is alone.
+
+What the loops pass on, all int64:
+
+* `ends` (num_requests + 1,): where the query tokens of each request begin, as cu_seqlens_q;
+* `bounds` (total_q, 3): of each token the first position that it sees, the one behind the last, and its own;
+* `parts` (total_q, 3): the number of its first record among those kept, its first span, and how many it has;
+* `lists` (num_requests + 1, 5): see `refine`;
+* `table`: address of the block tables, bytes of a row, block size.
 """
 
 from typing import Any, Final, NamedTuple
@@ -29,7 +38,7 @@ class Plan(NamedTuple):
     num_kv_heads: int
     group: int
     most_heads: int
-    """KV heads of an item."""
+    """KV heads of an item, at the most."""
 
 
 @compiled
@@ -126,9 +135,9 @@ def add_shared(plan: Any, bounds: Any, ends: Any, lists: Any, leader: int, span:
 def refine(ends: Any, bounds: Any, lists: Any, start: int, span: int, split: int, table: Any) -> int:
     """Part a group into those whose tables go on alike over a span; returns the leader of the first such group, or -1.
 
-    `lists`: of each request the next one of its group, the leader of the next group, the last of its group (of
-    leaders), from which span on it is alone, and, at its place, who is first in a bucket of first blocks. `table`:
-    address, bytes of a row, block size.
+    `lists`: of each request the next one of its group, the leader of the next group, the last of its group (these two
+    of leaders alone), and from which span on it is alone. Column 4 is another list: who is first in each bucket of
+    first blocks, while groups begin.
     """
     tables, row, size = table
     first, end, found, r = span * split, (span + 1) * split, -1, start

@@ -22,7 +22,7 @@ TURN: Final = 8
 
 
 @compiled
-def multiple(count: int, unit: int) -> int:
+def round_up(count: int, unit: int) -> int:
     """The next multiple of a unit."""
     return (count + unit - 1) // unit * unit
 
@@ -30,13 +30,13 @@ def multiple(count: int, unit: int) -> int:
 @compiled
 def whole_columns(dim: int) -> int:
     """Numbers in a line of a buffer."""
-    return multiple(dim, COLUMNS)
+    return round_up(dim, COLUMNS)
 
 
 @compiled
 def whole_rows(count: int) -> int:
     """Rows in the blocks that so many take."""
-    return multiple(count, ROWS)
+    return round_up(count, ROWS)
 
 
 @inlined

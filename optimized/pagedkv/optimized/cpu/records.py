@@ -5,7 +5,7 @@ a part of the sum of weights exp(logit - largest); the largest logit. Records ov
 and Gimelshein, "Online normalizer calculation for softmax", 2018.)
 """
 
-from math import isnan, log
+from math import log
 from typing import Any, Final
 
 import numpy as np
@@ -68,8 +68,7 @@ def merge(target: int, first: int, count: int, step: int, columns: int) -> None:
     for part in range(count):
         record = first + part * step
         factor = power_of_2((load_number(record + 4 * columns + VECTOR) - shift) * LOG2_E)
-        if factor != 0 or isnan(total(load(record + 4 * columns))):  # that is no number if a logit is none
-            add_scaled(target, columns + WIDTH, np.float32(1), record, factor)
+        add_scaled(target, columns + WIDTH, np.float32(1), record, factor)  # by 0, too: what is no number stays none
     store_number(target + 4 * columns + VECTOR, largest)
 
 

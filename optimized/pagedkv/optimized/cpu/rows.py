@@ -84,11 +84,10 @@ def range_of(desk: Any, row: int, base: int) -> tuple[int, int]:
 
 @inlined
 def are_alike(desk: Any, row: int, base: int) -> bool:
-    """`ROWS` rows see the same places of a tile."""
-    common, alike = range_of(desk, row, base), True
-    for r in range(1, ROWS):
-        alike &= range_of(desk, row + r, base) == common
-    return alike
+    """`ROWS` rows see the same places of a tile: the first and the last do, and later tokens see nothing earlier."""
+    first, end = range_of(desk, row, base)
+    last = range_of(desk, row + ROWS - 1, base)
+    return bool(first == last[0] and end == last[1])
 
 
 @inlined

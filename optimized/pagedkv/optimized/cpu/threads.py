@@ -58,19 +58,22 @@ def openmp() -> Any:
 
 def in_team(team: Any, run: Run, count: int, counter: Counter) -> None:
     """In torch's threads, in all of them: a smaller team would end those that it does not need."""
-    numbers, errors, place = counted(), list[BaseException](), counter.ctypes.data
+    numbers, ended, errors, place = counted(), list[int](), list[BaseException](), counter.ctypes.data
 
     def body(_: int | None) -> None:
         try:
             number = next(numbers)
             if number < count:
                 run(number, place)
+                ended.append(number)
         except BaseException as error:  # an interrupt, too: nobody above would see it
             errors.append(error)
 
     team(Body(body), None, max(count, torch.get_num_threads()), 0)
     if errors:
         raise errors[0]
+    if not ended:  # an interrupt between two lines of the only thread, which ctypes can but print
+        run(0, place)
 
 
 @cache
@@ -86,7 +89,8 @@ def begin_anew() -> None:
     openmp = cache(lambda: None)
 
 
-os.register_at_fork(after_in_child=begin_anew)
+if hasattr(os, "register_at_fork"):  # where processes can fork
+    os.register_at_fork(after_in_child=begin_anew)
 
 
 def in_pool(run: Run, count: int, counter: Counter) -> None:
@@ -117,9 +121,7 @@ def settle(others: list[Future[None]]) -> None:
     waiting = True
     while waiting:
         try:
-            for other in others:
-                other.cancel()
-            wait(others)
+            wait([other for other in others if not other.cancel()])
             waiting = False
         except BaseException as error:
             interrupt = error

@@ -108,7 +108,7 @@ def below(builder: Any, count: Any) -> Any:
 
 def stored(kind: str) -> tuple[Any, int]:
     """How LLVM sees a vector of the cache, and its alignment."""
-    return (FLOATS, 4) if kind == "float32" else (SHORTS, 2)
+    return (FLOATS, 2) if kind == "float32" else (SHORTS, 2)  # pairs of 16 bits, too, are read as float32
 
 
 def widened(builder: Any, value: Any, kind: str) -> Any:

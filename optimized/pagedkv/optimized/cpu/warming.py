@@ -8,10 +8,10 @@ from pagedkv.optimized.warm import warm
 
 @cache
 def warmup() -> None:
-    """Compile all of attention on the CPU: some seconds, once for each installation, as the logger `pagedkv` says then;
-    from the cache on disk in well under a second. The first call of `paged_attention` does it if nobody has before.
+    """Compile all of attention on the CPU: about 20 seconds, once for each installation, as the logger `pagedkv` says
+    then; from the cache on disk in about a second. The first call of `paged_attention` does it if nobody has before.
 
-    The loops are the same for all shapes, dtypes and options. Raises `RuntimeError` if they cannot run here.
+    The loops are the same for all shapes, dtypes and options. Raises `RuntimeError` where `missing()` says why.
     """
     if missing() is not None:
         raise RuntimeError(f"attention on the CPU by compiled loops lacks {missing()}")
