@@ -49,7 +49,7 @@ MUTANTS: Final = (
     Mutant("records_of_spans_mixed_up", "items.py", "span - parts[token, 1]", "span"),
     Mutant("largest_of_the_last_part", "records.py", "max(largest, load_number(", "max(NOTHING, load_number("),
     Mutant("sink_forgotten", "records.py", "weights += power_of_2((sink - shift) * LOG2_E)", "weights += 0"),
-    Mutant("last_block_not_compared", "planning.py", "return i >= end", "return i >= end - 1"),
+    Mutant("first_block_not_compared", "planning.py", "return i < first", "return i <= first"),
     Mutant("shared_though_not_seen", "planning.py", " and bounds[token, 1] >= end", ""),
     Mutant("window_too_wide", "planning.py", "max(0, own - window + 1)", "max(0, own - window)"),
     Mutant("slots_given_twice", "moves.py", "slot >= len(taken) or (slot >= 0 and taken[slot])", "slot >= len(taken)"),

@@ -22,8 +22,8 @@ from tests.optimized.gather_laws import same_bits
 FUNCTIONS: Final[dict[str, Any]] = {
     name: getattr(module, name)
     for module, names in (
-        (backend, ("whole_rows", "desk_size", "record_size")),
-        (planning, ("see", "plan_work")),
+        (backend, ("whole_rows", "scratch_size", "record_size")),
+        (planning, ("visible_bounds", "plan_work")),
         (items, ("work_through", "merge_through")),
         (moves, ("are_distinct", "write_rows", "copy_pairs", "gather_rows", "merge_rows")),
     )
@@ -95,7 +95,7 @@ def test_what_is_written_past_the_caches_is_the_same(
     dtype: torch.dtype, dim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As much of a large move is: with rows that are whole vectors, and with others, at whole vectors and between."""
-    monkeypatch.setattr(backend, "MUCH", 0)
+    monkeypatch.setattr(backend, "STREAMED", 0)
     rows, slots = torch.randn(600, 4, dim).to(dtype), torch.randperm(640)[:600]
     pairs, ends = torch.randperm(80)[:40].view(-1, 2), torch.tensor([0, 300, 501], dtype=torch.int32)
     tables, moved = torch.randperm(80).view(2, 40).int(), []
@@ -156,14 +156,18 @@ def test_nothing_is_compiled_twice() -> None:
 def test_memory_of_calls_is_kept_and_grows() -> None:
     """Up to a limit; what is given lies inside of what lives, from a cache line on."""
     rooms = backend.Rooms()
-    first, memory = rooms.place(1000)
-    assert [rooms.place(size)[0] for size in (500, 1000)] == [first, first]
-    for size in (1000, 10**6, 10**6 + 1, backend.KEPT - 64, backend.KEPT + 1):
-        for each in (size, rooms.memory.nbytes - 64, rooms.memory.nbytes):
-            place, memory = rooms.place(each)
-            begin = memory.ctypes.data
+    for size in (1000, 500, 10**6, 10**6 + 1, backend.KEPT - 64, backend.KEPT + 1):
+        for each in (size, max(0, rooms.memory.nbytes - 64), rooms.memory.nbytes):
+            before = rooms.memory
+            memory = rooms.take(each)
+            assert memory is before or before.nbytes < each + 64
+            begin, place = memory.ctypes.data, backend.begin_of(memory)
             assert place % 64 == 0
             assert begin <= place <= place + each <= begin + memory.nbytes
+            other = rooms.take(64)  # by a call in the midst of this one
+            assert other is not memory
+            rooms.give_back(other)
+            rooms.give_back(memory)
     assert backend.KEPT - 64 <= rooms.memory.nbytes <= backend.KEPT
 
 

@@ -69,7 +69,7 @@ def test_the_defaults_of_torch_do_not_matter(kind: dict[str, Any]) -> None:
      (2, 1, 3, torch.bfloat16), (33, 17, 4, torch.bfloat16), (1, 3, 1, torch.bfloat16), (66, 31, 5, torch.bfloat16),
      (40, 200, 2, torch.bfloat16), (16, 16, 65, torch.float32), (576, 512, 128, torch.bfloat16)],
 )  # fmt: skip
-def test_heads_of_any_width_stay_on_the_desk(dim: int, value_dim: int, heads: int, dtype: torch.dtype) -> None:
+def test_heads_of_any_width_stay_in_scratch(dim: int, value_dim: int, heads: int, dtype: torch.dtype) -> None:
     """The list of what is asked for was once longer than its room, in 16 bits with wide heads."""
     generator = torch.Generator().manual_seed(dim)
     k, v = (torch.randn(100, 16, 1, each, generator=generator).to(dtype) for each in (dim, value_dim))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.cpu.backend import planned
-from pagedkv.optimized.cpu.planning import BLOCK, FEW, begin_groups, see
+from pagedkv.optimized.cpu.planning import MOST_ROWS, FEW, begin_groups, visible_bounds
 from pagedkv.optimized.cpu.products import whole_rows
 from pagedkv.optimized.cpu.work import Item
 from pagedkv.spec.masks import row_positions, seen
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
         ends = np.concatenate([[0], rows.cumsum()]).astype(np.int64)
         total = int(ends[-1])
         bounds, parts = np.full((total, 3), -1, np.int64), np.full((total, 3), -1, np.int64)
-        see(lengths, ends, self.causal, self.window or 0, bounds)
+        visible_bounds(lengths, ends, self.causal, self.window or 0, bounds)
         query, cache = torch.zeros(total, HEADS * self.group, 8), torch.zeros(1, self.block_size, HEADS, 8)
         integers = torch.from_numpy(lengths).int()
         mask = Mask(1.0, self.causal, self.window, 0.0, None, None)
@@ -106,11 +106,11 @@ def test_items_cover_what_is_seen_once_from_the_right_tables(batch: Batch) -> No
 
 
 @given(batches)
-def test_items_fit_on_a_desk_and_records_lie_apart(batch: Batch) -> None:
+def test_items_fit_in_scratch_and_records_lie_apart(batch: Batch) -> None:
     items, _, _, parts, records = batch.plan()
     for item in items:
         rows = whole_rows((item.end_token - item.first_token) * batch.group)
-        assert rows * (item.end_head - item.first_head) <= max(BLOCK, whole_rows(batch.group))
+        assert rows * (item.end_head - item.first_head) <= max(MOST_ROWS, whole_rows(batch.group))
     kept = parts[parts[:, 2] > 1]
     places = [range(first, first + count * HEADS * batch.group) for first, _, count in kept]
     assert sorted(place for each in places for place in each) == list(range(records))
@@ -141,12 +141,14 @@ def test_so_is_what_only_some_have_in_common() -> None:
 
 
 def test_who_begins_otherwise_is_not_compared() -> None:
-    """Requests are compared in buckets of first blocks, of which a batch where nobody shares has one for each."""
+    """Requests are compared in buckets, of which a batch where nobody shares a whole span has one for each; also where
+    all begin with the same few blocks, as of a short system prompt."""
     requests = 64
     ends, lists = np.arange(requests + 1), np.full((requests, 5), -1, np.int64)
     bounds = np.tile(np.array([0, 16, 15]), (requests, 1))
-    tables = torch.arange(requests, dtype=torch.int32)[:, None]
-    leader, leaders = begin_groups(bounds, ends, lists, 16, (tables.data_ptr(), 4, 16)), []
+    tables = torch.zeros(requests, 4, dtype=torch.int32)
+    tables[:, 3] = torch.arange(requests)
+    leader, leaders = begin_groups(bounds, ends, lists, 16, (tables.data_ptr(), 16, 4)), []
     while leader >= 0:
         assert lists[leader, 0] == -1  # alone
         leaders.append(leader)

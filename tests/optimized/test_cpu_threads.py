@@ -31,7 +31,7 @@ def in_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_is_run_once(in_threads: Callable[[Any, int], None]) -> None:
-    """At least one, each in turn, and none twice; whoever finds nothing left is not missed."""
+    """At least one, each in transpose, and none twice; whoever finds nothing left is not missed."""
     for count in (1, 2, 3, 7):
         ran: list[int] = []
         in_threads(lambda i, counter, ran=ran: ran.append(i), count)
@@ -142,3 +142,40 @@ def test_a_thread_that_outlives_the_main_one_is_served(team: bool) -> None:
     alone = "from pagedkv.optimized.cpu import threads\nthreads.openmp = lambda: None\n"
     done = python(LATE if team else alone + LATE)
     assert (done.stdout, done.returncode) == ("1.0\n", 0), done.stderr
+
+
+SIGNALS: Final = """
+import signal, sys, torch
+from pagedkv.optimized import paged_attention
+torch.set_num_threads(2)
+q, k = torch.randn(4, 8, 64), torch.randn(64, 16, 8, 64)
+def attend(first):
+    tables, lengths = torch.arange(64).roll(first).int().repeat(4, 1), torch.full((4,), 1024 - first).int()
+    return paged_attention(q, k, k, tables, lengths, split_size=64, backend="numba")
+expected = [attend(0), attend(5)]
+fired = caught = 0
+def handler(*_):
+    global fired
+    fired += 1
+    if sys.argv[-1] == "interrupts":
+        raise KeyboardInterrupt
+    assert torch.equal(attend(5), expected[1])
+signal.signal(signal.SIGALRM, handler)
+for i in range(400):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-5 * (1 + i % 60))
+        assert torch.equal(attend(0), expected[0])
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        caught += 1
+assert torch.equal(attend(0), expected[0])
+assert fired > 50, fired
+print("as many" if caught == fired * (sys.argv[-1] == "interrupts") else (caught, fired))
+"""
+
+
+@pytest.mark.parametrize("what", ["calls", "interrupts"])
+def test_a_signal_changes_no_result_and_is_not_lost(what: str) -> None:
+    """Its handler computes something else in the midst of a call, or raises: then the call does."""
+    done = python(f"import sys\nsys.argv = ['', {what!r}]\n" + SIGNALS)
+    assert done.stdout == "as many\n", done.stdout + done.stderr[-2000:]

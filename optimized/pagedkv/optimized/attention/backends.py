@@ -33,8 +33,8 @@ class Backend(Protocol):
         ...
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
-        """Keys and values (num_tokens, num_kv_heads, dim), float32 or of the caches' dtype, to slots (num_tokens,) int64
-        of both caches; those < 0 are skipped."""
+        """Keys and values (num_tokens, num_kv_heads, dim), float32 or of the caches' dtype, to slots (num_tokens,) of
+        both caches, int64; those < 0 are skipped."""
         ...
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:

@@ -157,7 +157,7 @@ def numba_rounding(dtype: str, head_dim: int, longest: int, split_size: int) -> 
     """How the loops of the CPU round: tiles of a span are summed in order, then spans."""
     from pagedkv.optimized.cpu.backend import in_pairs  # noqa: PLC0415  # needs numba
 
-    tiles = max(ceil_div(longest, TILE), ceil_div(split_size, TILE) + ceil_div(longest, split_size))
+    tiles = max(ceil_div(longest, TILE), ceil_div(min(split_size, longest), TILE) + ceil_div(longest, split_size))
     rounded = in_pairs(getattr(torch, dtype), head_dim)
     return RoundingModel(tile=TILE, num_tiles=tiles + 1, u_weights=UNIT_ROUNDOFF[dtype] if rounded else 0.0)
 

@@ -12,15 +12,15 @@ from torch import Tensor
 from pagedkv.optimized.attention.arguments import MOST_POSITIONS, AttentionCall, overlap
 from pagedkv.optimized.attention.backends import Copier
 from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
-from pagedkv.optimized.cpu.desk import desk_size
+from pagedkv.optimized.cpu.scratch import scratch_size
 from pagedkv.optimized.cpu.items import merge_through, work_through
 from pagedkv.optimized.cpu.moves import (
     Pages, Rows, Written, are_distinct, copy_pairs, gather_rows, merge_rows, write_rows,
 )  # fmt: skip
-from pagedkv.optimized.cpu.planning import BLOCK, Plan, plan_work, see
+from pagedkv.optimized.cpu.planning import MOST_ROWS, Plan, plan_work, visible_bounds
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.threads import in_threads
-from pagedkv.optimized.cpu.asking import LINE
+from pagedkv.optimized.cpu.prefetching import LINE
 from pagedkv.optimized.cpu.products import whole_rows
 from pagedkv.optimized.cpu.simd import HAS_DOT
 from pagedkv.optimized.cpu.storage import BFLOAT16, FLOAT16, FLOAT32
@@ -32,7 +32,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 PORTION: Final = 2**18
 """Bytes that are worth a thread's while."""
-MUCH: Final = 2**22
+STREAMED: Final = 2**22
 """Bytes, from which on what is moved is written past the caches, which it would fill."""
 KEPT: Final = 2**26
 """Bytes to work in that a thread keeps from call to call."""
@@ -52,18 +52,19 @@ class CpuBackend:
         lengths = call.seq_lens.numpy().astype(np.int64)
         ends = np.arange(len(lengths) + 1) if call.cu_seqlens_q is None else call.cu_seqlens_q.numpy().astype(np.int64)
         bounds, parts = (np.zeros((len(query), 3), np.int64) for _ in range(2))
-        see(lengths, ends, mask.causal, mask.window or 0, bounds)
+        visible_bounds(lengths, ends, mask.causal, mask.window or 0, bounds)
         threads = threads_for(size_of(call, bounds))
         items, tokens, kept = planned(call, ends, bounds, parts, threads)
         slopes, sinks = (None if each is None else each.contiguous() for each in (mask.alibi_slopes, mask.sinks))
         work = work_of(call, slopes, sinks)
         several = max(1, min(threads, len(items)))
-        desk, records = desk_size(work), kept * record_size(work.value_dim)
-        place, memory = ROOMS.place(several * desk + records)  # `memory` lives as long as this call
-        work = work._replace(records=place + several * desk)
-        in_threads(lambda i, next_: work_through(work, items, tokens, bounds, parts, next_, place + i * desk), several)
-        in_threads(lambda i, next_: merge_through(work, parts, next_, place + i * desk), several if kept else 1)
-        del memory
+        size, records = scratch_size(work), kept * record_size(work.value_dim)
+        memory = ROOMS.take(several * size + records)
+        place = begin_of(memory)
+        work = work._replace(records=place + several * size)
+        in_threads(lambda i, next_: work_through(work, items, tokens, bounds, parts, next_, place + i * size), several)
+        in_threads(lambda i, next_: merge_through(work, parts, next_, place + i * size), several if kept else 1)
+        ROOMS.give_back(memory)
 
     def write_kv(self, rows: tuple[Tensor, Tensor], caches: tuple[Tensor, Tensor], slot_mapping: Tensor) -> None:
         """Rows to slots; `Misuse` for a slot past the cache or given twice."""
@@ -76,7 +77,7 @@ class CpuBackend:
         )
         size = sum(row.nbytes for row in given)
         step = portion(size, 2 * len(slots))
-        in_turn(partial(write_rows, keys, values, slots, step, size >= MUCH), threads_for(size))
+        side_by_side(partial(write_rows, keys, values, slots, step, size >= STREAMED), threads_for(size))
 
     def copier(self, sources: Sequence[Tensor], destinations: Sequence[Tensor]) -> Copier:
         """`Misuse` for pairs that get in each other's way: without, their order does not matter."""
@@ -86,7 +87,7 @@ class CpuBackend:
             given = np.ascontiguousarray(pairs.numpy(), np.int64)
             for source, target in zip(map(pages_of, sources), map(pages_of, destinations), strict=True):
                 size = len(given) * source.block_size * source.num_heads * source.row_size
-                in_turn(partial(copy_pairs, source, target, given, size >= MUCH), threads_for(size))
+                side_by_side(partial(copy_pairs, source, target, given, size >= STREAMED), threads_for(size))
 
         return copy
 
@@ -99,8 +100,8 @@ class CpuBackend:
         firsts = np.zeros(len(block_tables), np.int64) if starts is None else starts.numpy().astype(np.int64)
         pages, rows, (tables, row) = pages_of(cache), Rows(*place_of(out, 2)), place_of(block_tables, 1)
         step = portion(out.nbytes, len(out))
-        run = partial(gather_rows, pages, tables, row, ends, firsts, rows, step, out.nbytes >= MUCH)
-        in_turn(run, threads_for(out.nbytes))
+        run = partial(gather_rows, pages, tables, row, ends, firsts, rows, step, out.nbytes >= STREAMED)
+        side_by_side(run, threads_for(out.nbytes))
         out[ends[-1] :] = 0
 
     def merge(self, outs: Tensor, lses: Tensor, out: Tensor, lse: Tensor) -> None:
@@ -110,7 +111,7 @@ class CpuBackend:
         shape = *outs.shape, KINDS[outs.dtype]
         factors = np.empty(lses.numel(), np.float32)
         run = partial(merge_rows, given, weights, out.data_ptr(), lse.data_ptr(), factors.ctypes.data, shape)
-        in_turn(run, threads_for(outs.nbytes))
+        side_by_side(run, threads_for(outs.nbytes))
 
 
 def threads_for(size: int) -> int:
@@ -123,7 +124,7 @@ def portion(size: int, rows: int) -> int:
     return max(1, PORTION * rows // max(1, size))
 
 
-def in_turn(run: Callable[[int], None], threads: int) -> None:
+def side_by_side(run: Callable[[int], None], threads: int) -> None:
     """run(the address of a counter) in some threads."""
     in_threads(lambda _, counter: run(counter), threads)
 
@@ -183,7 +184,7 @@ def work_of(call: AttentionCall, slopes: Tensor | None, sinks: Tensor | None) ->
         keys.shape[1], *place_of(query, 2),
         *place_of(keys, 3), *place_of(values, 3), *place_of(tables, 1), *place_of(call.out, 2), *place_of(call.lse, 2),
         float(mask.scale), float(mask.softcap), 0 if slopes is None else slopes.data_ptr(),
-        0 if sinks is None else sinks.data_ptr(), max(BLOCK, whole_rows(group)), 0,
+        0 if sinks is None else sinks.data_ptr(), max(MOST_ROWS, whole_rows(group)), 0,
     ]  # fmt: skip
     return Work(*numbers)
 
@@ -199,19 +200,29 @@ def place_of(tensor: Tensor, steps: int) -> tuple[int, ...]:
 
 
 class Rooms(threading.local):
-    """Memory that calls from one thread work in, one after the other: it grows, and is kept up to `KEPT` bytes."""
+    """Memory that calls from one thread work in. A call takes it: one in the midst of another, from the handler of a
+    signal for example, finds none and makes its own."""
 
     memory = np.empty(0, np.uint8)
 
-    def place(self, size: int) -> tuple[int, Array]:
-        """The address of `size` bytes at least, at the beginning of a cache line, and the array that they belong to."""
+    def take(self, size: int) -> Array:
+        """At least `size` bytes from the beginning of a cache line on: see `begin_of`."""
         memory = self.memory
         if memory.nbytes < size + LINE:
-            memory = np.empty(size + LINE, np.uint8)
-        if memory.nbytes <= KEPT:
+            return np.empty(size + LINE, np.uint8)
+        self.memory = Rooms.memory
+        return memory
+
+    def give_back(self, memory: Array) -> None:
+        """For the next call, up to `KEPT` bytes."""
+        if self.memory.nbytes < memory.nbytes <= KEPT:
             self.memory = memory
-        place: int = memory.ctypes.data
-        return (place + LINE - 1) // LINE * LINE, memory
+
+
+def begin_of(memory: Array) -> int:
+    """The address of its first whole cache line."""
+    place: int = memory.ctypes.data
+    return (place + LINE - 1) // LINE * LINE
 
 
 ROOMS: Final = Rooms()

@@ -6,18 +6,18 @@ All KV heads of a tile are read before the next tile is, as they lie in the same
 from typing import Any
 
 from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.desk import desk_at
+from pagedkv.optimized.cpu.scratch import scratch_at
 from pagedkv.optimized.cpu.places import Following, find_following, find_places, first_tile, item_at, look_ahead
 from pagedkv.optimized.cpu.products import whole_columns, whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
-from pagedkv.optimized.cpu.rows import take_in
+from pagedkv.optimized.cpu.rows import attend_tile
 from pagedkv.optimized.cpu.simd import copy_bytes, store_int64, take_next
 from pagedkv.optimized.cpu.tiles import read_keys, read_row, read_values
 from pagedkv.optimized.cpu.work import TILE
 
 
 @compiled
-def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> int:
+def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, scratch: Any) -> int:
     """Ranges, queries, and records of no positions; returns rows of a head, a multiple of `ROWS`.
 
     Rows that fill up the last block repeat the last row, and their results are nobody's.
@@ -27,25 +27,25 @@ def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, desk: Any) -> int:
     columns, step = whole_columns(work.value_dim), record_size(work.value_dim)
     for i in range(rows):
         token = tokens[item.first_token + min(i, count - 1) // work.group]
-        store_int64(desk.ranges + 24 * i, bounds[token, 0])
-        store_int64(desk.ranges + 24 * i + 8, min(item.end, bounds[token, 1]))
-        store_int64(desk.ranges + 24 * i + 16, bounds[token, 2])
+        store_int64(scratch.ranges + 24 * i, bounds[token, 0])
+        store_int64(scratch.ranges + 24 * i + 8, min(item.end, bounds[token, 1]))
+        store_int64(scratch.ranges + 24 * i + 16, bounds[token, 2])
         for h in range(item.first_head, item.end_head):
             place = work.query + token * work.query_token
             place += (h * work.group + min(i, count - 1) % work.group) * work.query_head
             at = (h - item.first_head) * rows + i
-            target = desk.queries + 4 * whole_columns(work.head_dim) * at
+            target = scratch.queries + 4 * whole_columns(work.head_dim) * at
             if work.in_pairs:
                 copy_bytes(target, place, 2 * work.head_dim)
             else:
                 read_row(work.kind, place, work.head_dim, target)
-            clear(desk.records + step * at, columns)
+            clear(scratch.records + step * at, columns)
     return rows
 
 
 @compiled
 def attend_item(
-    work: Any, items: Any, n: int, tokens: Any, bounds: Any, desk: Any, here: int, there: int, counter: int
+    work: Any, items: Any, n: int, tokens: Any, bounds: Any, scratch: Any, here: int, there: int, counter: int
 ) -> tuple[int, int, int]:
     """Sums over the positions of item n, in the desk's records.
 
@@ -53,23 +53,23 @@ def attend_item(
     taken before this one is done, so that its first tile can be asked for; its places, and room.
     """
     item, following = item_at(items, n), Following(n, 0, 0)
-    rows, heads = lay_out(work, item, tokens, bounds, desk), item.end_head - item.first_head
+    rows, heads = lay_out(work, item, tokens, bounds, scratch), item.end_head - item.first_head
     line, step = 4 * whole_columns(work.head_dim), record_size(work.value_dim)
     for base in range(first_tile(item), item.end, TILE):
         following = find_following(work, items, n, base, counter, there)
         for h in range(heads):
             head = item.first_head + h
-            ahead = look_ahead(work, item, h, following, here, there, desk.coming)
-            ahead = read_keys(work, here, head, desk.keys, ahead)
-            ahead = read_values(work, here + 8 * TILE, head, min(TILE, item.end - base), desk.values, ahead)
-            queries, records = desk.queries + line * h * rows, desk.records + step * h * rows
-            take_in(work, desk, rows, base, queries, records, head, ahead)
+            ahead = look_ahead(work, item, h, following, here, there, scratch.coming)
+            ahead = read_keys(work, here, head, scratch.keys, ahead)
+            ahead = read_values(work, here + 8 * TILE, head, min(TILE, item.end - base), scratch.values, ahead)
+            queries, records = scratch.queries + line * h * rows, scratch.records + step * h * rows
+            attend_tile(work, scratch, rows, base, queries, records, head, ahead)
         here, there = there, here
     return following.item, here, there
 
 
 @compiled
-def hand_in(work: Any, item: Any, tokens: Any, parts: Any, desk: Any) -> None:
+def hand_in(work: Any, item: Any, tokens: Any, parts: Any, scratch: Any) -> None:
     """Records of rows with one span are finished; those of others are kept, to be merged."""
     step, heads = record_size(work.value_dim), item.end_head - item.first_head
     count = item.end_token - item.first_token
@@ -79,7 +79,7 @@ def hand_in(work: Any, item: Any, tokens: Any, parts: Any, desk: Any) -> None:
         for h in range(heads):
             for g in range(work.group):
                 head = (item.first_head + h) * work.group + g
-                record = desk.records + step * (h * rows + t * work.group + g)
+                record = scratch.records + step * (h * rows + t * work.group + g)
                 if parts[token, 2] == 1:
                     finish(work, record, token, head)
                 else:
@@ -98,22 +98,22 @@ def record_of(work: Any, parts: Any, token: int, head: int, span: int) -> int:
 
 @compiled
 def work_through(work: Any, items: Any, tokens: Any, bounds: Any, parts: Any, counter: int, place: int) -> None:
-    """Take items until there are none left; several threads do, each at a desk of its own, at `place`."""
-    desk, n = desk_at(work, place), take_next(counter)
-    here, there = desk.places, desk.places + 8 * 2 * TILE
+    """Take items until there are none left; several threads do, each at a scratch of its own, at `place`."""
+    scratch, n = scratch_at(work, place), take_next(counter)
+    here, there = scratch.places, scratch.places + 8 * 2 * TILE
     if n < len(items):
         find_places(work, item_at(items, n), first_tile(item_at(items, n)), here)
     while n < len(items):
         item = item_at(items, n)
-        n, here, there = attend_item(work, items, n, tokens, bounds, desk, here, there, counter)
-        hand_in(work, item, tokens, parts, desk)
+        n, here, there = attend_item(work, items, n, tokens, bounds, scratch, here, there, counter)
+        hand_in(work, item, tokens, parts, scratch)
 
 
 @compiled
 def merge_through(work: Any, parts: Any, counter: int, place: int) -> None:
     """Merge the spans of each token that has several, and finish those that see nothing; as `work_through`."""
     columns, step = whole_columns(work.value_dim), record_size(work.value_dim)
-    record = desk_at(work, place).records
+    record = scratch_at(work, place).records
     token = take_next(counter)
     while token < len(parts):
         for head in range(work.num_kv_heads * work.group):

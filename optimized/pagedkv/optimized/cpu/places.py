@@ -2,14 +2,14 @@
 
 from typing import Any, Final, NamedTuple
 
-from pagedkv.optimized.cpu.asking import Ahead
+from pagedkv.optimized.cpu.prefetching import Prefetch
 from pagedkv.optimized.cpu.compiler import compiled, inlined
 from pagedkv.optimized.cpu.products import COLUMNS, TURN, whole_columns
 from pagedkv.optimized.cpu.simd import WIDTH, load_int32, load_int64, store_int64, take_next
 from pagedkv.optimized.cpu.storage import item_size
 from pagedkv.optimized.cpu.work import TILE, Item
 
-MUCH: Final = 2**17
+WHOLE_TILE: Final = 2**17
 """Bytes of a tile's heads, up to which all are asked for before the first is needed: the second-level cache has room
 for two such tiles, and memory answers quicker in the order in which the rows lie."""
 
@@ -72,13 +72,13 @@ def find_following(work: Any, items: Any, n: int, base: int, counter: int, place
 
 
 @inlined
-def look_ahead(work: Any, item: Any, h: int, following: Any, here: int, there: int, coming: int) -> Ahead:
+def look_ahead(work: Any, item: Any, h: int, following: Any, here: int, there: int, coming: int) -> Prefetch:
     """What to ask for while head number h of an item's tile is computed: a share of the next tile, or the next head.
 
     `here`, `there`: places of the tile and of the next; `coming`: room for a list.
     """
     heads = item.end_head - item.first_head
-    if heads * TILE * (work.head_dim + work.value_dim) * item_size(work.kind) <= MUCH:
+    if heads * TILE * (work.head_dim + work.value_dim) * item_size(work.kind) <= WHOLE_TILE:
         return list_share(work, there, h, following.head, following.heads, coming)
     if h + 1 < heads:
         return list_share(work, here, 0, item.first_head + h + 1, 1, coming)
@@ -86,13 +86,13 @@ def look_ahead(work: Any, item: Any, h: int, following: Any, here: int, there: i
 
 
 @inlined
-def list_share(work: Any, places: int, share: int, head: int, heads: int, coming: int) -> Ahead:
+def list_share(work: Any, places: int, share: int, head: int, heads: int, coming: int) -> Prefetch:
     """The rows of some heads of a tile in the order in which they lie; a share is `TILE` of keys, and `TILE` of values.
 
     A share behind the last has none.
     """
     if share >= heads:
-        return Ahead(coming, coming, 0, 0)
+        return Prefetch(coming, coming, 0, 0)
     if work.keys_head > work.keys_token:  # rows of a head lie side by side, else those of a token
         share, head, heads = 0, head + share, 1
     token, h = share * TILE // heads, share * TILE % heads
@@ -104,12 +104,12 @@ def list_share(work: Any, places: int, share: int, head: int, heads: int, coming
         if h == heads:
             token, h, keys, values = token + 1, 0, head * work.keys_head, head * work.values_head
     size = max(work.head_dim, work.value_dim) * item_size(work.kind)
-    return Ahead(coming, coming + 8 * 2 * TILE, size, pace(work))
+    return Prefetch(coming, coming + 8 * 2 * TILE, size, pace(work))
 
 
 @inlined
 def pace(work: Any) -> int:
-    """Rows to ask for in one go, so that all are before a head's first rows are computed: `ask` is called so often."""
+    """Rows to prefetch in one go: as many as it takes, by how often a head's work calls for some, to get them all."""
     reading = TILE // WIDTH * (work.head_dim // WIDTH) + TILE // 2
     products = TILE // COLUMNS * (work.head_dim // TURN) + whole_columns(work.value_dim) // COLUMNS * (TILE // TURN)
     return (2 * TILE + reading + products - 1) // (reading + products)

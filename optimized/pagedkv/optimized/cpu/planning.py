@@ -2,8 +2,8 @@
 
 A request of few rows is cut into spans of fixed length, so that a long one keeps all threads busy; one of many rows
 into blocks of rows. Where the tables of requests begin with the same blocks, a span that lies in these is one item for
-all: requests are grouped by their first blocks, and span by span a group is parted into those that go on alike, until
-each is alone.
+all: requests are grouped by one block of their first spans, and span by span a group is parted into those that go on
+alike, until each is alone.
 
 What the loops pass on, all int64:
 
@@ -22,7 +22,7 @@ from pagedkv.optimized.cpu.products import whole_rows
 
 FEW: Final = 16
 """Query rows of a request, at the most, that are computed span by span."""
-BLOCK: Final = 64
+MOST_ROWS: Final = 64
 """Query rows of all heads that an item has, at the most, unless one token has more."""
 
 
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
 
 
 @compiled
-def see(lengths: Any, ends: Any, causal: bool, window: int, bounds: Any) -> None:
+def visible_bounds(lengths: Any, ends: Any, causal: bool, window: int, bounds: Any) -> None:
     """bounds[token]: the first position seen, the one behind the last, and the token's own. `window` 0: none."""
     for r in range(len(lengths)):
         rows = ends[r + 1] - ends[r]
@@ -57,11 +57,11 @@ def see(lengths: Any, ends: Any, causal: bool, window: int, bounds: Any) -> None
 
 @compiled
 def same_blocks(tables: int, row: int, a: int, b: int, first: int, end: int) -> bool:
-    """Entries first to end - 1 of two requests' tables agree."""
-    i = first
-    while i < end and load_int32(tables + a * row + 4 * i) == load_int32(tables + b * row + 4 * i):
-        i += 1
-    return i >= end
+    """Entries first to end - 1 of two requests' tables agree; the last are looked at first, as they tell most apart."""
+    i = end - 1
+    while i >= first and load_int32(tables + a * row + 4 * i) == load_int32(tables + b * row + 4 * i):
+        i -= 1
+    return i < first
 
 
 @compiled
@@ -70,7 +70,7 @@ def add(plan: Any, request: int, grid: int, first: int, end: int, span: int, lis
     rows = whole_rows((plan.counts[1] - listed) * plan.group)
     if rows == 0:
         return
-    chunk = max(1, min(plan.most_heads, BLOCK // rows))
+    chunk = max(1, min(plan.most_heads, MOST_ROWS // rows))
     for head in range(0, plan.num_kv_heads, chunk):
         if plan.counts[0] < len(plan.items):
             item = plan.items[plan.counts[0]]
@@ -80,7 +80,7 @@ def add(plan: Any, request: int, grid: int, first: int, end: int, span: int, lis
 
 
 @compiled
-def name(plan: Any, token: int) -> None:
+def list_token(plan: Any, token: int) -> None:
     """List a token for the next item."""
     if plan.counts[1] < len(plan.tokens):
         plan.tokens[plan.counts[1]] = token
@@ -90,7 +90,7 @@ def name(plan: Any, token: int) -> None:
 @compiled
 def is_full(plan: Any, listed: int) -> bool:
     """Tokens are listed since `listed`, and one more would be too many for an item."""
-    return plan.counts[1] > listed and (plan.counts[1] - listed + 1) * plan.group > BLOCK
+    return plan.counts[1] > listed and (plan.counts[1] - listed + 1) * plan.group > MOST_ROWS
 
 
 @compiled
@@ -103,7 +103,7 @@ def add_rows(plan: Any, bounds: Any, request: int, begin: int, stop: int, span: 
                 add(plan, request, first, low, high, span, listed)
                 listed, low, high = plan.counts[1], end, first
             low, high = min(low, max(first, bounds[token, 0])), max(high, min(end, bounds[token, 1]))
-            name(plan, token)
+            list_token(plan, token)
     add(plan, request, first, low, high, span, listed)
 
 
@@ -125,7 +125,7 @@ def add_shared(plan: Any, bounds: Any, ends: Any, lists: Any, leader: int, span:
             if is_full(plan, listed):
                 add(plan, leader, first, first, first + split, span, listed)
                 listed = plan.counts[1]
-            name(plan, token)
+            list_token(plan, token)
         lists[r, 3] = span + 1
         r = lists[r, 0]
     add(plan, leader, first, first, first + split, span, listed)
@@ -137,7 +137,7 @@ def refine(ends: Any, bounds: Any, lists: Any, start: int, span: int, split: int
 
     `lists`: of each request the next one of its group, the leader of the next group, the last of its group (these two
     of leaders alone), and from which span on it is alone. Column 4 is another list: who is first in each bucket of
-    first blocks, while groups begin.
+    last blocks of a first span, while groups begin.
     """
     tables, row, size = table
     first, end, found, r = span * split, (span + 1) * split, -1, start
@@ -161,14 +161,14 @@ def refine(ends: Any, bounds: Any, lists: Any, start: int, span: int, split: int
 
 @compiled
 def begin_groups(bounds: Any, ends: Any, lists: Any, split: int, table: Any) -> int:
-    """Groups of requests with a first span to share whose first blocks may be the same; returns the leader of one."""
-    tables, row, _ = table
+    """Groups of requests with a first span to share whose last blocks may be the same; returns the leader of one."""
+    tables, row, size = table
     requests, groups = len(ends) - 1, -1
     for r in range(requests):
         lists[r, 3], lists[r, 4] = 0, -1
     for r in range(requests - 1, -1, -1):
         if is_whole(bounds, ends[r], ends[r + 1], 0, split):
-            bucket = load_int32(tables + r * row) % requests
+            bucket = load_int32(tables + r * row + 4 * ((split - 1) // size)) % requests
             lists[r, 0], lists[bucket, 4] = lists[bucket, 4], r
     for bucket in range(requests - 1, -1, -1):
         if lists[bucket, 4] >= 0:

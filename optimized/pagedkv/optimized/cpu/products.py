@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pagedkv.optimized.cpu.asking import ask
+from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.compiler import compiled, inlined
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, dot, first_halves, fma, load, load_number, plus, second_halves, splat, store,
@@ -84,7 +84,7 @@ def product(a: int, a_step: int, b: int, b_step: int, first: int, end: int, ahea
     """
     x, at, line = nothing(), a + 4 * first, b + b_step * first
     for _ in range((end - first) // TURN):
-        ahead = ask(ahead)
+        ahead = prefetch_some(ahead)
         for _ in range(TURN):
             x = advance(at, a_step, line, x)
             at, line = at + 4, line + b_step
@@ -107,7 +107,7 @@ def product_of_pairs(a: int, a_step: int, b: int, b_step: int, first: int, end: 
         left, right = second_halves(load(line - b_step)), second_halves(load(line - b_step + VECTOR))
         x = advance_pairs(at - 4, a_step, left, right, x)
     for _ in range((stop - begin) // (TURN // 2)):
-        ahead = ask(ahead)
+        ahead = prefetch_some(ahead)
         for _ in range(TURN // 4):
             x = advance_pairs(at, a_step, load(line), load(line + VECTOR), x)
             y = advance_pairs(at + 4, a_step, load(line + b_step), load(line + b_step + VECTOR), y)

@@ -29,7 +29,7 @@ def tanh(x: Any) -> Any:
 
 
 @inlined
-def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
+def to_logits(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
     """Scores of positions `distance`, `distance` + 1, … from the row's own, as logits."""
     x = times(x, splat(np.float32(work.scale)))
     if work.softcap != 0:
@@ -41,18 +41,18 @@ def bend(work: Any, x: Any, distance: np.float32, slope: np.float32) -> Any:
 
 
 @inlined
-def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head: int, state: int) -> None:
-    """Scores of a row become weights, 0 outside first <= i < end; the desk gets what its sums are to be multiplied by.
+def update_softmax(work: Any, scratch: Any, row: int, base: int, first: int, end: int, head: int, state: int) -> None:
+    """Scores of a row become weights, 0 outside first <= i < end; `factors` get what its sums are to be multiplied by.
 
     `state`: what of the row's record stands behind its sums, and follows.
     """
-    scores, slope = desk.scores + 4 * TILE * row, np.float32(0)
+    scores, slope = scratch.scores + 4 * TILE * row, np.float32(0)
     if work.slopes != 0:
         slope = load_number(work.slopes + 4 * (head * work.group + row % work.group))
-    own = load_int64(desk.ranges + 24 * row + 16) - base
+    own = load_int64(scratch.ranges + 24 * row + 16) - base
     most = splat(NOTHING)
     for i in range(0, TILE, WIDTH):
-        x = bend(work, load(scores + 4 * i), np.float32(i - own), slope)
+        x = to_logits(work, load(scores + 4 * i), np.float32(i - own), slope)
         if first > 0 or end < TILE:
             x = keep(x, first - i, end - i)
         store(scores + 4 * i, x)
@@ -72,56 +72,58 @@ def weigh(work: Any, desk: Any, row: int, base: int, first: int, end: int, head:
             store(scores + 4 * i, x)
         weights = plus(weights, x)
     store(state, fma(load(state), splat(factor), weights))
-    store_number(desk.factors + 4 * row, factor)
+    store_number(scratch.factors + 4 * row, factor)
 
 
 @inlined
-def range_of(desk: Any, row: int, base: int) -> tuple[int, int]:
+def range_of(scratch: Any, row: int, base: int) -> tuple[int, int]:
     """What a row sees of the tile at `base`: the first place, and the one behind the last."""
-    at = desk.ranges + 24 * row
+    at = scratch.ranges + 24 * row
     return max(0, load_int64(at) - base), min(TILE, load_int64(at + 8) - base)
 
 
 @inlined
-def are_alike(desk: Any, row: int, base: int) -> bool:
+def are_alike(scratch: Any, row: int, base: int) -> bool:
     """`ROWS` rows see the same places of a tile: the first and the last do, and later tokens see nothing earlier."""
-    first, end = range_of(desk, row, base)
-    last = range_of(desk, row + ROWS - 1, base)
+    first, end = range_of(scratch, row, base)
+    last = range_of(scratch, row + ROWS - 1, base)
     return bool(first == last[0] and end == last[1])
 
 
 @inlined
-def take_in(work: Any, desk: Any, rows: int, base: int, queries: int, records: int, head: int, ahead: Any) -> None:
-    """All rows of one KV head take in the tile on the desk, which begins at position `base`.
+def attend_tile(
+    work: Any, scratch: Any, rows: int, base: int, queries: int, records: int, head: int, ahead: Any
+) -> None:
+    """All rows of one KV head take in the tile on the scratch, which begins at position `base`.
 
     First the scores of all rows, then all weights, then all sums: what one step writes the next one reads, and while it
     is on its way others are computed. `queries`, `records`: those of the head's first row; asks for what is `ahead`.
     """
     columns, step, line = whole_columns(work.value_dim), record_size(work.value_dim), 4 * whole_columns(work.head_dim)
     for row in range(0, rows, ROWS):
-        at, scores = queries + line * row, desk.scores + 4 * TILE * row
+        at, scores = queries + line * row, scratch.scores + 4 * TILE * row
         for c in range(0, 4 * TILE, 4 * COLUMNS):
-            sums, ahead = multiply(work.in_pairs, at, line, desk.keys + c, 4 * TILE, 0, work.head_dim, ahead)
+            sums, ahead = multiply(work.in_pairs, at, line, scratch.keys + c, 4 * TILE, 0, work.head_dim, ahead)
             write_sums(sums, scores + c, 4 * TILE)
     for row in range(rows):
-        first, end = range_of(desk, row, base)
+        first, end = range_of(scratch, row, base)
         if first < end:
-            weigh(work, desk, row, base, first, end, head, records + step * row + 4 * columns)
+            update_softmax(work, scratch, row, base, first, end, head, records + step * row + 4 * columns)
     for row in range(0, rows, ROWS):
-        ahead = sum_up(work, desk, row, base, records + step * row, ahead)
+        ahead = sum_up(work, scratch, row, base, records + step * row, ahead)
 
 
 @inlined
-def sum_up(work: Any, desk: Any, row: int, base: int, record: int, ahead: Any) -> Any:
+def sum_up(work: Any, scratch: Any, row: int, base: int, record: int, ahead: Any) -> Any:
     """Weights times values, added to the records of `ROWS` rows. Rows that see the same places share the product."""
-    weights, factors = desk.scores + 4 * TILE * row, desk.factors + 4 * row
+    weights, factors = scratch.scores + 4 * TILE * row, scratch.factors + 4 * row
     line, step = 4 * whole_columns(work.value_dim), record_size(work.value_dim)
-    alike = are_alike(desk, row, base)
+    alike = are_alike(scratch, row, base)
     for r in range(1 if alike else ROWS):
-        first, end = range_of(desk, row + r, base)
+        first, end = range_of(scratch, row + r, base)
         for c in range(0, line if first < end else 0, 4 * COLUMNS):
             at, between = weights + 4 * TILE * r, 4 * TILE if alike else 0
-            x, ahead = multiply(work.in_pairs, at, between, desk.values + c, line, first, end, ahead)
+            x, ahead = multiply(work.in_pairs, at, between, scratch.values + c, line, first, end, ahead)
             add_sums(x[0], x[1], record + step * r + c, load_number(factors + 4 * r))
             if alike:
                 add_sums(x[2], x[3], record + step + c, load_number(factors + 4))

@@ -12,7 +12,7 @@ from numba.core import types
 from pagedkv.optimized.cpu.pair_code import HAS_DOT, dotted, first_only, join_at, joined, second_only, store_near
 from pagedkv.optimized.cpu.vector_code import (
     FLOAT, FLOATS, INT, LONG, VECTOR, WIDTH, address, call, copied, exceeds, floats, folded, instruction, integer, kept,
-    larger, load_of, next_of, number, power, prefetched, read, spread, store_of, streamed, turn_of, write,
+    larger, load_of, next_of, number, power, prefetched, read, spread, store_of, streamed, transpose_of, write,
 )  # fmt: skip
 
 __all__ = ["HAS_DOT", "VECTOR", "WIDTH"]
@@ -30,15 +30,19 @@ load_part = instruction(floats, [address, integer], of_kind(load_of, "float32"))
 load_float16_part = instruction(floats, [address, integer], of_kind(load_of, "float16"))
 load_bfloat16_part = instruction(floats, [address, integer], of_kind(load_of, "bfloat16"))
 
-turn = instruction(types.void, [address, integer, address, integer], of_kind(turn_of, "float32"))
-"""turn(places, offset, target, step): the vectors `offset` behind the `WIDTH` addresses at `places`, transposed, are
-stored at target, target + step, …"""
-turn_float16 = instruction(types.void, [address, integer, address, integer], of_kind(turn_of, "float16"))
-turn_bfloat16 = instruction(types.void, [address, integer, address, integer], of_kind(turn_of, "bfloat16"))
-turn_part = instruction(types.void, [address, integer, address, integer, integer], of_kind(turn_of, "float32"))
-turn_float16_part = instruction(types.void, [address, integer, address, integer, integer], of_kind(turn_of, "float16"))
-turn_bfloat16_part = instruction(
-    types.void, [address, integer, address, integer, integer], of_kind(turn_of, "bfloat16")
+transpose = instruction(types.void, [address, integer, address, integer], of_kind(transpose_of, "float32"))
+"""transpose(places, offset, target, step): the vectors `offset` behind the `WIDTH` addresses at `places` are stored at
+target, target + step, …, rows as columns."""
+transpose_float16 = instruction(types.void, [address, integer, address, integer], of_kind(transpose_of, "float16"))
+transpose_bfloat16 = instruction(types.void, [address, integer, address, integer], of_kind(transpose_of, "bfloat16"))
+transpose_part = instruction(
+    types.void, [address, integer, address, integer, integer], of_kind(transpose_of, "float32")
+)
+transpose_float16_part = instruction(
+    types.void, [address, integer, address, integer, integer], of_kind(transpose_of, "float16")
+)
+transpose_bfloat16_part = instruction(
+    types.void, [address, integer, address, integer, integer], of_kind(transpose_of, "bfloat16")
 )
 
 join = instruction(types.void, [address] * 3, join_at)

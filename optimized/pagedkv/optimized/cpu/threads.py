@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache, partial
 from itertools import count as counted
+from threading import get_ident
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -58,10 +59,12 @@ def openmp() -> Any:
 
 def in_team(team: Any, run: Run, count: int, counter: Counter) -> None:
     """In torch's threads, in all of them: a smaller team would end those that it does not need."""
-    numbers, ended, errors, place = counted(), list[int](), list[BaseException](), counter.ctypes.data
+    numbers, entered, ended, errors = counted(), list[int](), list[int](), list[BaseException]()
+    place = counter.ctypes.data
 
     def body(_: int | None) -> None:
         try:
+            entered.append(get_ident())
             number = next(numbers)
             if number < count:
                 run(number, place)
@@ -72,7 +75,9 @@ def in_team(team: Any, run: Run, count: int, counter: Counter) -> None:
     team(Body(body), None, max(count, torch.get_num_threads()), 0)
     if errors:
         raise errors[0]
-    if not ended:  # an interrupt between two lines of the only thread, which ctypes can but print
+    if get_ident() not in entered:  # the handler of a signal raised before the first line, which ctypes can but print
+        raise KeyboardInterrupt
+    if not ended:
         run(0, place)
 
 

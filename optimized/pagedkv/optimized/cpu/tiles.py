@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pagedkv.optimized.cpu.asking import ask
+from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.compiler import compiled, inlined
 from pagedkv.optimized.cpu.products import COLUMNS, whole_columns
 from pagedkv.optimized.cpu.simd import (
-    WIDTH, load_int64, join_part, join, splat, store, turn, turn_bfloat16, turn_bfloat16_part,
-    turn_float16, turn_float16_part, turn_part,
+    WIDTH, load_int64, join_part, join, splat, store, transpose, transpose_bfloat16, transpose_bfloat16_part,
+    transpose_float16, transpose_float16_part, transpose_part,
 )  # fmt: skip
 from pagedkv.optimized.cpu.storage import FLOAT16, FLOAT32, item_size, read_vector
 from pagedkv.optimized.cpu.work import TILE
@@ -58,7 +58,7 @@ def read_values(work: Any, places: int, head: int, count: int, target: int, ahea
     offset, line = head * work.values_head, 4 * whole_columns(work.value_dim)
     for i in range(0, count, 2):
         first, second = load_int64(places + 8 * i) + offset, load_int64(places + 8 * i + 8) + offset
-        ahead = ask(ahead)
+        ahead = prefetch_some(ahead)
         if work.in_pairs:
             read_pairs(first, second, work.value_dim, target)
             target += line
@@ -78,26 +78,26 @@ def read_keys(work: Any, places: int, head: int, target: int, ahead: Any) -> Any
     size = item_size(kind)
     for i in range(0, TILE, WIDTH):
         for d in range(0, dim, WIDTH):
-            ahead = ask(ahead)
+            ahead = prefetch_some(ahead)
             if work.in_pairs:
-                ahead = ask(ahead)
-            turn_vectors(kind, places + 8 * i, offset + d * size, target + d * step + 4 * i, step, dim - d)
+                ahead = prefetch_some(ahead)
+            transpose_vectors(kind, places + 8 * i, offset + d * size, target + d * step + 4 * i, step, dim - d)
     return ahead
 
 
 @compiled
-def turn_vectors(kind: int, places: int, offset: int, target: int, step: int, count: int) -> None:
-    """The first `count` numbers of `WIDTH` rows, a vector of each at the most, turned: see `turn`."""
+def transpose_vectors(kind: int, places: int, offset: int, target: int, step: int, count: int) -> None:
+    """The first `count` numbers of `WIDTH` rows, a vector of each at the most: see `transpose`."""
     if count >= WIDTH:
         if kind == FLOAT32:
-            turn(places, offset, target, step)
+            transpose(places, offset, target, step)
         elif kind == FLOAT16:
-            turn_float16(places, offset, target, step)
+            transpose_float16(places, offset, target, step)
         else:
-            turn_bfloat16(places, offset, target, step)
+            transpose_bfloat16(places, offset, target, step)
     elif kind == FLOAT32:
-        turn_part(places, offset, target, step, count)
+        transpose_part(places, offset, target, step, count)
     elif kind == FLOAT16:
-        turn_float16_part(places, offset, target, step, count)
+        transpose_float16_part(places, offset, target, step, count)
     else:
-        turn_bfloat16_part(places, offset, target, step, count)
+        transpose_bfloat16_part(places, offset, target, step, count)

@@ -150,8 +150,8 @@ def transposition(builder: Any, rows: Sequence[Any]) -> list[Any]:
     return rows
 
 
-def turn_of(kind: str, builder: Any, places: Any, offset: Any, target: Any, step: Any, count: Any = None) -> None:
-    """See `turn`."""
+def transpose_of(kind: str, builder: Any, places: Any, offset: Any, target: Any, step: Any, count: Any = None) -> None:
+    """See `transpose`."""
     at = [read(builder, builder.add(places, ir.Constant(LONG, 8 * i)), LONG, 8) for i in range(WIDTH)]
     rows = [load_of(kind, builder, builder.add(each, offset), count) for each in at]
     for j, column in enumerate(transposition(builder, rows)):

@@ -13,7 +13,7 @@ LINE: Final = 64
 """Bytes that memory is read by."""
 
 
-class Ahead(NamedTuple):
+class Prefetch(NamedTuple):
     """Rows to be asked for."""
 
     next: int
@@ -26,11 +26,11 @@ class Ahead(NamedTuple):
 
 
 @inlined
-def ask(ahead: Any) -> Any:
+def prefetch_some(ahead: Any) -> Any:
     """Ask for the next few rows; returns what is left."""
     stop = min(ahead.next + 8 * ahead.pace, ahead.end)
     for place in range(ahead.next, stop, 8):
         row = load_int64(place)
         for line in range(row & -LINE, row + ahead.size, LINE):
             prefetch(line)
-    return Ahead(stop, ahead.end, ahead.size, ahead.pace)
+    return Prefetch(stop, ahead.end, ahead.size, ahead.pace)

@@ -2,14 +2,14 @@
 
 from typing import Any, NamedTuple
 
-from pagedkv.optimized.cpu.asking import LINE
+from pagedkv.optimized.cpu.prefetching import LINE
 from pagedkv.optimized.cpu.compiler import compiled
 from pagedkv.optimized.cpu.products import round_up, whole_columns
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.work import TILE
 
 
-class Desk(NamedTuple):
+class Scratch(NamedTuple):
     """Addresses. Lines of pairs have half as many numbers, or there are half as many lines."""
 
     keys: int
@@ -33,7 +33,7 @@ class Desk(NamedTuple):
 
 
 @compiled
-def desk_at(work: Any, place: int) -> Desk:
+def scratch_at(work: Any, place: int) -> Scratch:
     """From `place` on."""
     lines, columns, rows = whole_columns(work.head_dim), whole_columns(work.value_dim), work.rows
     values = place + 4 * TILE * lines
@@ -43,10 +43,10 @@ def desk_at(work: Any, place: int) -> Desk:
     factors = records + record_size(work.value_dim) * rows
     places = factors + 4 * rows
     ranges = places + 8 * 4 * TILE
-    return Desk(place, values, scores, queries, records, factors, places, ranges, ranges + 8 * 3 * rows)
+    return Scratch(place, values, scores, queries, records, factors, places, ranges, ranges + 8 * 3 * rows)
 
 
 @compiled
-def desk_size(work: Any) -> int:
-    """Bytes of a desk, in whole cache lines."""
-    return round_up(desk_at(work, 0).coming + 8 * 2 * TILE, LINE)
+def scratch_size(work: Any) -> int:
+    """Bytes of a scratch, in whole cache lines."""
+    return round_up(scratch_at(work, 0).coming + 8 * 2 * TILE, LINE)
