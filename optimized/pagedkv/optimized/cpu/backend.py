@@ -33,7 +33,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 PORTION: Final = 2**18
 """Bytes that are worth a thread's while."""
 STREAMED: Final = 2**22
-"""Bytes, from which on what is moved is written past the caches, which it would fill."""
+"""Bytes. A move of so many or more is written past the caches, since it would fill them."""
 KEPT: Final = 2**26
 """Bytes to work in that a thread keeps from call to call."""
 MARKS: Final = 64

@@ -50,7 +50,7 @@ def attend_item(
     """Sums over the positions of item n, in the desk's records.
 
     `here`: places of its first tile; `there`: room for those of the next. Returns the number of the next item, which is
-    taken before this one is done, so that its first tile can be asked for; its places, and room.
+    taken before this one is done, so that its first tile can be prefetched; its places, and room.
     """
     item, following = item_at(items, n), Following(n, 0, 0)
     rows, heads = lay_out(work, item, tokens, bounds, scratch), item.end_head - item.first_head

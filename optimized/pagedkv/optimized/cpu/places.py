@@ -1,4 +1,4 @@
-"""Where the rows of a tile lie, and which are asked for while the tile before is computed."""
+"""Where the rows of a tile lie, and which are prefetched while the tile before is computed."""
 
 from typing import Any, Final, NamedTuple
 
@@ -10,8 +10,8 @@ from pagedkv.optimized.cpu.storage import item_size
 from pagedkv.optimized.cpu.work import TILE, Item
 
 WHOLE_TILE: Final = 2**17
-"""Bytes of a tile's heads, up to which all are asked for before the first is needed: the second-level cache has room
-for two such tiles, and memory answers quicker in the order in which the rows lie."""
+"""Bytes of all heads of a tile. Up to so many the next tile is prefetched as a whole, in the order in which its rows
+lie, as memory is quicker then: the second-level cache has room for two of that size."""
 
 
 class Following(NamedTuple):
@@ -73,7 +73,7 @@ def find_following(work: Any, items: Any, n: int, base: int, counter: int, place
 
 @inlined
 def look_ahead(work: Any, item: Any, h: int, following: Any, here: int, there: int, coming: int) -> Prefetch:
-    """What to ask for while head number h of an item's tile is computed: a share of the next tile, or the next head.
+    """What to prefetch while head number h of an item's tile is computed: a share of the next tile, or the next head.
 
     `here`, `there`: places of the tile and of the next; `coming`: room for a list.
     """

@@ -1,7 +1,7 @@
-"""Asking memory for what is needed next, while something else is computed.
+"""Prefetching what is needed next, while something else is computed.
 
-Memory answers only so many questions at a time, and a question too many waits. So they are asked evenly: whatever takes
-time asks for a row or two now and then.
+Memory serves only so many requests at a time, and one too many waits. So prefetches are spread: whatever takes time
+calls for a row or two now and then.
 """
 
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ LINE: Final = 64
 
 
 class Prefetch(NamedTuple):
-    """Rows to be asked for."""
+    """Rows that are to be prefetched."""
 
     next: int
     end: int
@@ -27,7 +27,7 @@ class Prefetch(NamedTuple):
 
 @inlined
 def prefetch_some(ahead: Any) -> Any:
-    """Ask for the next few rows; returns what is left."""
+    """The next few rows; returns what is left."""
     stop = min(ahead.next + 8 * ahead.pace, ahead.end)
     for place in range(ahead.next, stop, 8):
         row = load_int64(place)

@@ -79,7 +79,7 @@ def nothing() -> Any:
 def product(a: int, a_step: int, b: int, b_step: int, first: int, end: int, ahead: Any) -> Any:
     """Sums over first <= k < end, in order, of a[r, k] * b[k, j], for `ROWS` rows r and `COLUMNS` columns j.
 
-    Steps are bytes from row to row. With a_step = 0 it is one row, to the same bits. Asks for some of what is `ahead`;
+    Steps are bytes from row to row. With a_step = 0 it is one row, to the same bits. Prefetches some of `ahead`;
     returns the sums, and what is left.
     """
     x, at, line = nothing(), a + 4 * first, b + b_step * first

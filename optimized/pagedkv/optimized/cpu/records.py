@@ -24,7 +24,7 @@ NOTHING: Final = np.float32(-np.inf)
 
 @compiled
 def record_size(value_dim: int) -> int:
-    """Bytes, a multiple of a vector's, since one that lies across two cache lines takes longer to read and to write."""
+    """Bytes, a multiple of a vector's: vectors that lie across two cache lines take longer to read and to write."""
     return 4 * whole_columns(value_dim) + 2 * VECTOR
 
 

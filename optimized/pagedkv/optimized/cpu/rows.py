@@ -97,7 +97,7 @@ def attend_tile(
     """All rows of one KV head take in the tile on the scratch, which begins at position `base`.
 
     First the scores of all rows, then all weights, then all sums: what one step writes the next one reads, and while it
-    is on its way others are computed. `queries`, `records`: those of the head's first row; asks for what is `ahead`.
+    is on its way others are computed. `queries`, `records`: those of the head's first row; prefetches what is `ahead`.
     """
     columns, step, line = whole_columns(work.value_dim), record_size(work.value_dim), 4 * whole_columns(work.head_dim)
     for row in range(0, rows, ROWS):

@@ -29,7 +29,7 @@ class Scratch(NamedTuple):
     ranges: int
     """Of each row of a head the first position that it sees, the one behind the last, and its own, int64."""
     coming: int
-    """Addresses, int64, of rows that are to be asked for: `TILE` of keys, then of values."""
+    """Addresses, int64, of rows that are to be prefetched: `TILE` of keys, then of values."""
 
 
 @compiled

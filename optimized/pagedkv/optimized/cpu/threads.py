@@ -20,8 +20,8 @@ import torch
 
 Counter: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Run: TypeAlias = Callable[[int, int], None]
-"""run(i, counter): what thread i does; `counter` is the address of an int64 from which all take what is next, so that
-nothing is left to do when one of them comes back."""
+"""run(i, counter): what thread i does. `counter` is the address of an int64 from which all take the number of what is
+to be done next; a thread comes back when nothing is left to take."""
 
 TAKEN: Final = 2**62
 """What a counter stands at when nothing is left to take."""

@@ -53,7 +53,7 @@ def fill_up(dim: int, target: int) -> None:
 def read_values(work: Any, places: int, head: int, count: int, target: int, ahead: Any) -> Any:
     """Values of the first `count` positions whose addresses lie at `places`, as lines of `whole_columns(value_dim)`.
 
-    Of an odd number one more is read. Asks for some of what is `ahead`, and returns what is left.
+    Of an odd number one more is read. Prefetches some of what is `ahead`, and returns what is left.
     """
     offset, line = head * work.values_head, 4 * whole_columns(work.value_dim)
     for i in range(0, count, 2):
