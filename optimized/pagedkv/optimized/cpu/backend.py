@@ -12,18 +12,18 @@ from torch import Tensor
 from pagedkv.optimized.attention.arguments import MOST_POSITIONS, AttentionCall, overlap
 from pagedkv.optimized.attention.backends import Copier
 from pagedkv.optimized.attention.debug import check_call, check_gather, check_pairs, check_slots
-from pagedkv.optimized.cpu.scratch import scratch_size
 from pagedkv.optimized.cpu.items import merge_through, work_through
 from pagedkv.optimized.cpu.moves import (
     Pages, Rows, Written, are_distinct, copy_pairs, gather_rows, merge_rows, write_rows,
 )  # fmt: skip
 from pagedkv.optimized.cpu.planning import MOST_ROWS, Plan, plan_work, visible_bounds
-from pagedkv.optimized.cpu.records import record_size
-from pagedkv.optimized.cpu.threads import in_threads
 from pagedkv.optimized.cpu.prefetching import LINE
 from pagedkv.optimized.cpu.products import whole_rows
+from pagedkv.optimized.cpu.records import record_size
+from pagedkv.optimized.cpu.scratch import scratch_size
 from pagedkv.optimized.cpu.simd import HAS_DOT
 from pagedkv.optimized.cpu.storage import BFLOAT16, FLOAT16, FLOAT32
+from pagedkv.optimized.cpu.threads import in_threads
 from pagedkv.optimized.cpu.work import Work
 from pagedkv.spec.words import Misuse
 

@@ -6,11 +6,11 @@ All KV heads of a tile are read before the next tile is, as they lie in the same
 from typing import Any
 
 from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.scratch import scratch_at
 from pagedkv.optimized.cpu.places import Following, find_following, find_places, first_tile, item_at, look_ahead
 from pagedkv.optimized.cpu.products import whole_columns, whole_rows
 from pagedkv.optimized.cpu.records import clear, finish, finish_nothing, merge, record_size
 from pagedkv.optimized.cpu.rows import attend_tile
+from pagedkv.optimized.cpu.scratch import scratch_at
 from pagedkv.optimized.cpu.simd import copy_bytes, store_int64, take_next
 from pagedkv.optimized.cpu.tiles import read_keys, read_row, read_values
 from pagedkv.optimized.cpu.work import TILE
@@ -47,7 +47,7 @@ def lay_out(work: Any, item: Any, tokens: Any, bounds: Any, scratch: Any) -> int
 def attend_item(
     work: Any, items: Any, n: int, tokens: Any, bounds: Any, scratch: Any, here: int, there: int, counter: int
 ) -> tuple[int, int, int]:
-    """Sums over the positions of item n, in the desk's records.
+    """Sums over the positions of item n, in the records of the scratch memory.
 
     `here`: places of its first tile; `there`: room for those of the next. Returns the number of the next item, which is
     taken before this one is done, so that its first tile can be prefetched; its places, and room.
@@ -88,17 +88,14 @@ def hand_in(work: Any, item: Any, tokens: Any, parts: Any, scratch: Any) -> None
 
 @compiled
 def record_of(work: Any, parts: Any, token: int, head: int, span: int) -> int:
-    """Where the record of a row for a span is kept: those of a row lie side by side.
-
-    `parts` (total_q, 3): of each token the first of its records, counted in rows, the first of its spans, and how many.
-    """
+    """Where the record of a row for a span is kept: those of a row lie side by side. `parts`: see `planning`."""
     number = parts[token, 0] + head * parts[token, 2] + span - parts[token, 1]
     return work.records + number * record_size(work.value_dim)
 
 
 @compiled
 def work_through(work: Any, items: Any, tokens: Any, bounds: Any, parts: Any, counter: int, place: int) -> None:
-    """Take items until there are none left; several threads do, each at a scratch of its own, at `place`."""
+    """Take items until there are none left; several threads do, each with scratch memory of its own, at `place`."""
     scratch, n = scratch_at(work, place), take_next(counter)
     here, there = scratch.places, scratch.places + 8 * 2 * TILE
     if n < len(items):

@@ -2,8 +2,8 @@
 
 from typing import Any, Final, NamedTuple
 
-from pagedkv.optimized.cpu.prefetching import Prefetch
 from pagedkv.optimized.cpu.compiler import compiled, inlined
+from pagedkv.optimized.cpu.prefetching import Prefetch
 from pagedkv.optimized.cpu.products import COLUMNS, TURN, whole_columns
 from pagedkv.optimized.cpu.simd import WIDTH, load_int32, load_int64, store_int64, take_next
 from pagedkv.optimized.cpu.storage import item_size

@@ -9,7 +9,7 @@ What the loops pass on, all int64:
 
 * `ends` (num_requests + 1,): where the query tokens of each request begin, as cu_seqlens_q;
 * `bounds` (total_q, 3): of each token the first position that it sees, the one behind the last, and its own;
-* `parts` (total_q, 3): the number of its first record among those kept, its first span, and how many it has;
+* `parts` (total_q, 3): the number of its first record among those kept, its first span, and how many spans it has;
 * `lists` (num_requests + 1, 5): see `refine`;
 * `table`: address of the block tables, bytes of a row, block size.
 """
@@ -17,8 +17,8 @@ What the loops pass on, all int64:
 from typing import Any, Final, NamedTuple
 
 from pagedkv.optimized.cpu.compiler import compiled
-from pagedkv.optimized.cpu.simd import load_int32
 from pagedkv.optimized.cpu.products import whole_rows
+from pagedkv.optimized.cpu.simd import load_int32
 
 FEW: Final = 16
 """Query rows of a request, at the most, that are computed span by span."""

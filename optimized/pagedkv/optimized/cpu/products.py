@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.compiler import compiled, inlined
+from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, dot, first_halves, fma, load, load_number, plus, second_halves, splat, store,
 )  # fmt: skip
@@ -18,7 +18,7 @@ ROWS: Final = 4
 COLUMNS: Final = 2 * WIDTH
 """Columns of a product that stay in registers."""
 TURN: Final = 8
-"""Numbers k of a product from one question to the next."""
+"""Numbers k of a product from one call of `prefetch_some` to the next."""
 
 
 @compiled

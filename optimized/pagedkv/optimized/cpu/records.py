@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.products import whole_columns
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, exp2, first_of, fma, load, load_number, over, splat, store, store_number,
     times, total,
 )  # fmt: skip
-from pagedkv.optimized.cpu.products import whole_columns
 from pagedkv.optimized.cpu.storage import item_size, write_vector
 
 LOG2_E: Final = np.float32(1.4426950408889634)

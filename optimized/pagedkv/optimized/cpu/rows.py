@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from pagedkv.optimized.cpu.compiler import inlined
+from pagedkv.optimized.cpu.products import COLUMNS, ROWS, add_sums, multiply, whole_columns, write_sums
 from pagedkv.optimized.cpu.records import LOG2_E, NOTHING, power_of_2, record_size, shift_of
 from pagedkv.optimized.cpu.simd import (
     VECTOR, WIDTH, absolute, any_larger, exp2, fma, keep, lane_numbers, load, load_int64, load_number, maximum, minus,
     over, plus, signed, splat, store, store_weights, store_number, times, top, where_less,
 )  # fmt: skip
-from pagedkv.optimized.cpu.products import COLUMNS, ROWS, add_sums, multiply, whole_columns, write_sums
 from pagedkv.optimized.cpu.work import TILE
 
 
@@ -94,7 +94,7 @@ def are_alike(scratch: Any, row: int, base: int) -> bool:
 def attend_tile(
     work: Any, scratch: Any, rows: int, base: int, queries: int, records: int, head: int, ahead: Any
 ) -> None:
-    """All rows of one KV head take in the tile on the scratch, which begins at position `base`.
+    """All rows of one KV head attend the tile in scratch memory, which begins at position `base`.
 
     First the scores of all rows, then all weights, then all sums: what one step writes the next one reads, and while it
     is on its way others are computed. `queries`, `records`: those of the head's first row; prefetches what is `ahead`.

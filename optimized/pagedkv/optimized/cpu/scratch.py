@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from pagedkv.optimized.cpu.prefetching import LINE
 from pagedkv.optimized.cpu.compiler import compiled
+from pagedkv.optimized.cpu.prefetching import LINE
 from pagedkv.optimized.cpu.products import round_up, whole_columns
 from pagedkv.optimized.cpu.records import record_size
 from pagedkv.optimized.cpu.work import TILE
@@ -13,7 +13,7 @@ class Scratch(NamedTuple):
     """Addresses. Lines of pairs have half as many numbers, or there are half as many lines."""
 
     keys: int
-    """One tile, turned: `whole_columns(head_dim)` lines of `TILE`, of which `head_dim` count."""
+    """One tile, transposed: `whole_columns(head_dim)` lines of `TILE`, of which `head_dim` count."""
     values: int
     """`TILE` lines of `whole_columns(value_dim)`."""
     scores: int
@@ -48,5 +48,5 @@ def scratch_at(work: Any, place: int) -> Scratch:
 
 @compiled
 def scratch_size(work: Any) -> int:
-    """Bytes of a scratch, in whole cache lines."""
+    """Bytes for one thread, in whole cache lines."""
     return round_up(scratch_at(work, 0).coming + 8 * 2 * TILE, LINE)

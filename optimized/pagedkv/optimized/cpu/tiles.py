@@ -1,15 +1,15 @@
-"""One tile of keys or values, read from its pages into a buffer that stays in the first-level cache.
+"""One tile of keys or values, read from its pages into a buffer that fits the first or second level of the caches.
 
-A tile is `TILE` positions of one KV head. Keys are turned, so that the positions lie side by side, values are as they
-are; as float32, or as pairs of bfloat16: of a key's neighbouring numbers, of the values of neighbouring positions.
+A tile is `TILE` positions of one KV head. Keys are transposed, so that the positions lie side by side, values are as
+they are; as float32, or as pairs of bfloat16: of a key's neighbouring numbers, of the values of neighbouring positions.
 """
 
 from typing import Any
 
 import numpy as np
 
-from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.compiler import compiled, inlined
+from pagedkv.optimized.cpu.prefetching import prefetch_some
 from pagedkv.optimized.cpu.products import COLUMNS, whole_columns
 from pagedkv.optimized.cpu.simd import (
     WIDTH, load_int64, join_part, join, splat, store, transpose, transpose_bfloat16, transpose_bfloat16_part,
@@ -71,7 +71,7 @@ def read_values(work: Any, places: int, head: int, count: int, target: int, ahea
 
 @compiled
 def read_keys(work: Any, places: int, head: int, target: int, ahead: Any) -> Any:
-    """Keys of a whole tile, turned: line d holds number d, or pair d, of each of the `TILE` positions."""
+    """Keys of a whole tile, transposed: line d holds number d, or pair d, of each of the `TILE` positions."""
     kind, dim, offset, step = work.kind, work.head_dim, head * work.keys_head, 4 * TILE
     if work.in_pairs:  # they are moved as float32 are
         kind, dim = FLOAT32, dim // 2
