@@ -33,14 +33,14 @@ def test_fully_checked_operations(benchmark: Any, name: str) -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_batch_replay(benchmark: Any, name: str) -> None:
     """A decoding load in batches; what an operation touches is compared after it, and everything at the end."""
-    trace, factory = decoding(), subject(name)
+    trace, factory = decoding(prefix_cache=name != "device"), subject(name)
     reports: list[ReplayReport] = []
     benchmark.pedantic(lambda: reports.append(replay(trace, factory, touched_only=True)), rounds=3)
     assert [report.verdict for report in reports] == ["holds"] * len(reports)
     _report(benchmark, reports[0].operations, TOUCHED_ONLY)
 
 
-def decoding() -> Trace:
+def decoding(prefix_cache: bool) -> Trace:
     """`REQUESTS` prompts that share a beginning, then `STEPS` steps, each an append and a commit for all of them."""
     names = [f"r{i}" for i in range(REQUESTS)]
     prompts = {name: (*range(32), *range(100 + i, 100 + i + PROMPT - 32)) for i, name in enumerate(names)}
@@ -49,7 +49,7 @@ def decoding() -> Trace:
         operations.append(Batch(tuple(Append(name, (length,)) for name in names)))
         operations.append(Batch(tuple(Commit(name, length) for name in names)))
     operations.append(Batch(tuple(Free(name) for name in names)))
-    config = Config(num_blocks=REQUESTS * (PROMPT + STEPS) // 16 + REQUESTS, block_size=16)
+    config = Config(num_blocks=REQUESTS * (PROMPT + STEPS) // 16 + REQUESTS, block_size=16, prefix_cache=prefix_cache)
     return Trace(Header.of(config), tuple(map(Line, operations)))
 
 

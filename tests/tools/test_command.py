@@ -68,7 +68,7 @@ def test_help_ends_with_0_and_names_every_verb(capsys: pytest.CaptureFixture[str
 
 
 def test_an_unknown_subject_is_told_what_is_allowed() -> None:
-    with pytest.raises(BadInput, match=r"'nobody'.*reference, optimized or module:factory"):
+    with pytest.raises(BadInput, match=r"'nobody'.*reference, optimized, device or module:factory"):
         subject_factory("nobody")
 
 

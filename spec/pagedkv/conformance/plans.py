@@ -12,7 +12,7 @@ from typing import Final
 
 from pagedkv.conformance.choosing import Chooser, chance, pick
 from pagedkv.spec import Config, Misuse
-from pagedkv.spec.subject import Capabilities, SubjectFactory
+from pagedkv.spec.subject import BlockManagerSubject, Capabilities, SubjectFactory
 
 NEEDS: Final[Mapping[str, str]] = {
     "admit": "", "append": "", "commit": "", "free": "",
@@ -63,13 +63,18 @@ class Plan:
     weights: Mapping[str, int]
 
 
+def small(factory: SubjectFactory, num_blocks: int = 4) -> BlockManagerSubject:
+    """A subject with a small pool, to be looked at: with a prefix cache, which is on by default, or else without."""
+    plain = Config(num_blocks=num_blocks, block_size=2)
+    try:
+        return factory(plain)
+    except Misuse:
+        return factory(replace(plain, prefix_cache=False))
+
+
 def declared(factory: SubjectFactory) -> Capabilities:
     """What a subject declares with everything switched on that it has."""
-    plain = Config(num_blocks=4, block_size=2)
-    try:
-        return factory(plain).capabilities
-    except Misuse:  # a prefix cache is on by default, and not everybody has one
-        return factory(replace(plain, prefix_cache=False)).capabilities
+    return small(factory).capabilities
 
 
 def allows(capabilities: Capabilities, kind: str) -> bool:

@@ -13,6 +13,7 @@ from pagedkv.spec.subject import SubjectFactory
 BUILT_IN: Final[Mapping[str, str]] = {
     "reference": "pagedkv.reference.manager:BlockManager",
     "optimized": "pagedkv.optimized.subject:OptimizedSubject",
+    "device": "pagedkv.optimized.device.subject:DeviceSubject",
 }
 """What each name stands for."""
 
@@ -23,10 +24,10 @@ def subject(name: str) -> SubjectFactory:
     >>> from pagedkv.spec import Config
     >>> subject("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
     True
-    >>> subject("refrence")
+    >>> subject("nobody")
     Traceback (most recent call last):
     ...
-    pagedkv.spec.misuse.Misuse: subject='refrence' is not allowed: expected reference, optimized or module:factory
+    pagedkv.spec.misuse.Misuse: subject='nobody' is not allowed: expected reference, optimized, device or module:factory
     """
     module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
     if not (module_name and colon and attribute):

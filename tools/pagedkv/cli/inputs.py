@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
+from pagedkv.conformance.plans import small
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.spec import Config, Misuse
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, SubjectFactory
@@ -93,13 +94,13 @@ def named(name: str, option: str) -> Any:
 def _check_subject(name: str, factory: SubjectFactory) -> None:
     """Whether a factory makes something that could be a subject."""
     try:
-        subject = factory(Config(num_blocks=2, block_size=2))
+        subject = small(factory, 2)
         missing = [attribute for attribute in REQUIRED if not hasattr(subject, attribute)]
         declared = None if missing else subject.capabilities
     except ImportError as error:
         raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
     except Misuse as misuse:
-        raise BadInput(f"subject {name!r} cannot be made from Config(num_blocks=2, block_size=2): {misuse}") from misuse
+        raise BadInput(f"subject {name!r} cannot be made, even without a prefix cache: {misuse}") from misuse
     except (Exception, SystemExit) as error:
         if isinstance(error, BadInput):
             raise

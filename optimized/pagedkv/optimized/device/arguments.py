@@ -1,0 +1,66 @@
+"""What callers of the device pool may pass: shapes, dtypes and devices, which the host knows. What lies in a tensor is
+answered row by row, on the device."""
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.arguments import integer, optional
+from pagedkv.optimized.device.state import MOST, PoolShape
+from pagedkv.spec.words import Misuse
+
+INTEGERS = (torch.int32, torch.int64)
+
+
+def pool_shape(
+    num_blocks: int, block_size: int, num_rows: int, max_blocks: int,
+    sliding_window: int | None, sink_tokens: int, max_rollback: int,
+) -> PoolShape:  # fmt: skip
+    """The numbers of a pool, checked."""
+    shape = PoolShape(
+        integer("num_blocks", num_blocks, 1, MOST),
+        integer("block_size", block_size, 1, MOST),
+        integer("num_rows", num_rows, 1, MOST),
+        integer("max_blocks", max_blocks, 1, MOST),
+        optional("sliding_window", sliding_window, 1, MOST),
+        integer("sink_tokens", sink_tokens, 0, MOST),
+        integer("max_rollback", max_rollback, 0, MOST),
+    )
+    if shape.num_rows * shape.max_blocks > MOST:
+        raise Misuse("num_rows * max_blocks", shape.num_rows * shape.max_blocks, f"at most {MOST} table entries")
+    if shape.max_blocks * shape.block_size > MOST:
+        raise Misuse("max_blocks * block_size", shape.max_blocks * shape.block_size, f"at most {MOST} positions")
+    return shape
+
+
+def check_vector(name: str, value: object, device: torch.device, length: int | None = None) -> Tensor:
+    """A vector of int32 or int64 on the pool's device, of this length if one is given."""
+    tensor = _vector(name, value, device, length)
+    if tensor.dtype not in INTEGERS:
+        raise Misuse(f"{name}.dtype", tensor.dtype, "torch.int32 or torch.int64")
+    return tensor
+
+
+def check_optional(name: str, value: object, device: torch.device, length: int) -> Tensor | None:
+    """The same, or None."""
+    return None if value is None else check_vector(name, value, device, length)
+
+
+def check_where(value: object, device: torch.device, length: int) -> Tensor | None:
+    """A vector of bool, or None: all rows."""
+    if value is None:
+        return None
+    tensor = _vector("where", value, device, length)
+    if tensor.dtype != torch.bool:
+        raise Misuse("where.dtype", tensor.dtype, "torch.bool")
+    return tensor
+
+
+def _vector(name: str, value: object, device: torch.device, length: int | None) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise Misuse(name, value, f"a torch.Tensor, not {type(value).__name__}")
+    if value.device != device:
+        raise Misuse(f"{name}.device", value.device, f"{device}, as the pool's")
+    if value.dim() != 1 or (length is not None and len(value) != length):
+        allowed = "one dimension" if length is None else f"({length},), one for each row"
+        raise Misuse(f"{name}.shape", tuple(value.shape), allowed)
+    return value

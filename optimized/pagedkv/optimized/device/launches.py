@@ -1,0 +1,149 @@
+"""The launches of the device pool, as values: run on a GPU, interpreted by the tests, or compiled without one.
+
+Each operation is a fixed list of launches, whatever the tensors hold; what they tell each other lies in one allocation
+whose size follows from the number of rows.
+"""
+
+from typing import Any, Final, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.attention.tuned import power_of_two
+from pagedkv.optimized.device.plan import PoolPlan
+from pagedkv.optimized.device.state import MOST, PoolShape, PoolState
+from pagedkv.optimized.kernels.pool.fork import fork_apply_kernel, fork_decide_kernel
+from pagedkv.optimized.kernels.pool.grow import grow_apply_kernel, grow_decide_kernel
+from pagedkv.optimized.kernels.pool.release import (
+    release_decide_kernel, release_drop_kernel, release_mark_kernel, release_push_kernel, release_scan_kernel,
+)  # fmt: skip
+from pagedkv.optimized.launch import Launch
+from pagedkv.spec.words import ceil_div
+
+CHUNKS: Final = 32, 2048
+"""Rows that the one program of a decision looks at together, at the least and at the most."""
+PIECES: Final = 32, 1024
+"""Table entries or slots that a program of a row looks at together."""
+
+V = TypeVar("V", Tensor, Tensor | None)
+What = Literal["free", "truncate", "window"]
+CODES: Final[dict[What, int]] = {"free": 0, "truncate": 1, "window": 2}
+"""As `pagedkv.optimized.kernels.pool.release` numbers them."""
+
+
+def grow_launches(
+    shape: PoolShape, state: PoolState, rows: Tensor, counts: Tensor | None, where: Tensor | None,
+    entering: bool, total: int | None,
+) -> tuple[list[Launch], PoolPlan]:  # fmt: skip
+    """admit or append; see `loops.growth`."""
+    rows, counts, where = dense(rows), dense(counts), dense(where)
+    asked, device = len(rows), rows.device
+    most_tokens = MOST if total is None else total
+    outcome, seq_lens, taken, written = torch.empty(4, asked, dtype=torch.int32, device=device)
+    copies = torch.empty(asked, 2, dtype=torch.int32, device=device)
+    top, first_slot = torch.empty(2, asked + 1, dtype=torch.int64, device=device)
+    slots = torch.empty(total or 0, dtype=torch.int64, device=device)
+    chunk, piece = _chunk(asked), _within(PIECES, 1 if counts is None else max(total or 0, shape.max_blocks))
+    constants = {"ENTERING": entering, "BLOCK_SIZE": shape.block_size}
+    decide = Launch(
+        "grow_decide", f"rows={chunk}", grow_decide_kernel, (1,),
+        (
+            rows, counts, where, state.numbers, state.tables, state.references, state.counters, state.claims,
+            state.writers, state.last_writer, outcome, seq_lens, taken, written, top, first_slot, asked, most_tokens,
+            shape.num_rows, shape.num_blocks, shape.max_blocks,
+        ),
+        {**constants, "CHUNK": chunk, "num_warps": _warps(chunk)},
+    )  # fmt: skip
+    apply = Launch(
+        "grow_apply", f"entries={piece}", grow_apply_kernel, (asked + 1,),
+        (
+            rows, counts, state.numbers, state.tables, state.references, state.free_list, outcome, taken, written,
+            top, first_slot, seq_lens, copies, slots, asked, total or 0, shape.num_rows,
+            shape.max_blocks,
+        ),
+        {**constants, "PIECE": piece, "num_warps": _warps(piece)},
+    )  # fmt: skip
+    return [decide, apply], PoolPlan(outcome, seq_lens, slots, copies)
+
+
+def fork_launches(
+    shape: PoolShape, state: PoolState, parents: Tensor, children: Tensor, where: Tensor | None
+) -> tuple[list[Launch], Tensor]:
+    """fork; see `loops.sharing`."""
+    parents, children, where = dense(parents), dense(children), dense(where)
+    asked = len(children)
+    outcome = torch.empty(asked, dtype=torch.int32, device=children.device)
+    chunk, piece = _chunk(asked), _within(PIECES, shape.max_blocks)
+    decide = Launch(
+        "fork_decide", f"rows={chunk}", fork_decide_kernel, (1,),
+        (parents, children, where, state.numbers, state.counters, state.claims, outcome, asked, shape.num_rows),
+        {"CHUNK": chunk, "num_warps": _warps(chunk)},
+    )  # fmt: skip
+    apply = Launch(
+        "fork_apply", f"entries={piece}", fork_apply_kernel, (asked, ceil_div(shape.max_blocks, piece)),
+        (
+            parents, children, state.numbers, state.tables, state.references, outcome, shape.max_blocks,
+            shape.num_rows,
+        ),
+        {"BLOCK_SIZE": shape.block_size, "PIECE": piece, "num_warps": _warps(piece)},
+    )  # fmt: skip
+    return [decide, apply], outcome
+
+
+def release_launches(
+    shape: PoolShape, state: PoolState, what: What, rows: Tensor, where: Tensor | None,
+    lengths: Tensor | None = None, computed: Tensor | None = None, at_most: int = 0,
+) -> tuple[list[Launch], Tensor]:  # fmt: skip
+    """free, truncate or release_window; see `loops.giving_back`."""
+    rows, where, lengths, computed = dense(rows), dense(where), dense(lengths), dense(computed)
+    asked, device = len(rows), rows.device
+    outcome, first, end, freed = torch.empty(4, asked, dtype=torch.int32, device=device)
+    place = torch.empty(asked, dtype=torch.int64, device=device)
+    chunk, piece = _chunk(asked), _within(PIECES, at_most or shape.max_blocks)
+    window = {"WINDOW_SIZE": shape.sliding_window or 0, "KEPT": shape.kept, "SINK_BLOCKS": shape.sink_blocks}
+
+    def launch(name: str, kernel: Any, by_row: bool, args: tuple[Any, ...], **constants: Any) -> Launch:
+        size = {"PIECE": piece} if by_row else {"CHUNK": chunk}
+        lanes = piece if by_row else chunk
+        return Launch(
+            f"release_{name}", f"{what} {lanes}", kernel, (asked if by_row else 1,), args,
+            {**constants, **size, "num_warps": _warps(lanes)},
+        )  # fmt: skip
+
+    code = CODES[what]
+    launches = [
+        launch("decide", release_decide_kernel, False, (
+            rows, lengths, computed, where, state.numbers, state.counters, state.claims, outcome, first, end, asked,
+            shape.num_rows, at_most,
+        ), WHAT=code, BLOCK_SIZE=shape.block_size, **window),
+        launch("drop", release_drop_kernel, True, (
+            rows, state.tables, state.references, state.last_release, first, end, shape.max_blocks,
+        )),
+        launch("mark", release_mark_kernel, True, (
+            rows, state.tables, state.references, state.last_release, first, end, freed, shape.max_blocks,
+        )),
+        launch("scan", release_scan_kernel, False, (state.counters, freed, place, asked)),
+        launch("push", release_push_kernel, True, (
+            rows, lengths, state.numbers, state.tables, state.free_list, state.last_release, outcome, first, end,
+            place, shape.max_blocks, shape.num_rows,
+        ), WHAT=code),
+    ]  # fmt: skip
+    return launches, outcome
+
+
+def dense(vector: V) -> V:
+    """Kernels step through vectors by 1."""
+    return vector if vector is None else vector.contiguous()
+
+
+def _chunk(rows: int) -> int:
+    return _within(CHUNKS, rows)
+
+
+def _within(bounds: tuple[int, int], number: int) -> int:
+    return min(bounds[1], max(bounds[0], power_of_two(number)))
+
+
+def _warps(lanes: int) -> int:
+    """Warps of a program: a lane for each thread, up to eight of them a thread."""
+    return max(1, min(16, lanes // 32))

@@ -1,0 +1,91 @@
+"""free, truncate and release_window: a range of each row's table entries is given back."""
+
+from pagedkv.optimized.device.loops.compiling import compiled
+from pagedkv.optimized.device.loops.rows import (
+    BAD_LENGTH, OK, RELEASED, WRONG_ROW, Arrays, Fields, Flags, finish, look_up,
+)  # fmt: skip
+from pagedkv.optimized.device.outcomes import NUM_FREE
+from pagedkv.optimized.device.state import HOLES, IN_USE, LENGTH
+from pagedkv.optimized.loops.arrays import Int32, Int64
+
+
+@compiled
+def free(fields: Fields, rows: Int64, where: Flags, block_size: int, outcome: Int32) -> None:
+    """The rows are not in use any more."""
+    pool = Arrays(*fields)
+    for i in range(len(rows)):
+        outcome[i] = present(pool, rows, where, i)
+        if outcome[i] == OK:
+            give_back(pool, rows[i], 0, (pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size, 0)
+            pool.numbers[:, rows[i]] = 0
+    finish(pool, rows, outcome)
+
+
+@compiled
+def truncate(
+    fields: Fields, rows: Int64, lengths: Int64, computed: Int64, where: Flags, block_size: int, window: int,
+    sink_blocks: int, outcome: Int32,
+) -> None:  # fmt: skip
+    """Take back the positions from lengths[i] on. `computed`, if it is not empty: positions whose KV was written."""
+    pool = Arrays(*fields)
+    for i in range(len(rows)):
+        outcome[i] = present(pool, rows, where, i)
+        if outcome[i] != OK:
+            continue
+        length, holes = pool.numbers[LENGTH, rows[i]], pool.numbers[HOLES, rows[i]]
+        if not 0 <= lengths[i] <= length:
+            outcome[i] = BAD_LENGTH
+            continue
+        written = min(lengths[i], computed[i]) if len(computed) else lengths[i]
+        if holes > 0 and max(0, written - window + 1) // block_size < holes + sink_blocks:
+            outcome[i] = RELEASED
+            continue
+        first, end = (lengths[i] + block_size - 1) // block_size, (length + block_size - 1) // block_size
+        give_back(pool, rows[i], first, end, 0)
+        pool.numbers[LENGTH, rows[i]] = lengths[i]
+    finish(pool, rows, outcome)
+
+
+@compiled
+def release_window(
+    fields: Fields, rows: Int64, computed: Int64, where: Flags, block_size: int, kept: int, sink_blocks: int,
+    at_most: int, outcome: Int32,
+) -> None:  # fmt: skip
+    """Give back the first `at_most` of the blocks that hold nothing of the last `kept` of computed[i] positions (of
+    all, if that is empty), nor of the sinks."""
+    pool = Arrays(*fields)
+    for i in range(len(rows)):
+        outcome[i] = present(pool, rows, where, i)
+        if outcome[i] != OK:
+            continue
+        length = pool.numbers[LENGTH, rows[i]]
+        written = computed[i] if len(computed) else length
+        if not 0 <= written <= length:
+            outcome[i] = BAD_LENGTH
+            continue
+        first = pool.numbers[HOLES, rows[i]] + sink_blocks
+        end = min(max(first, max(0, written - kept) // block_size), first + at_most)
+        give_back(pool, rows[i], first, end, -1)
+        pool.numbers[HOLES, rows[i]] += end - first
+    finish(pool, rows, outcome)
+
+
+@compiled
+def present(pool: Arrays, rows: Int64, where: Flags, i: int) -> int:
+    """As `look_up`, of rows that are in use."""
+    found = look_up(pool, rows, where, i)
+    return WRONG_ROW if found == OK and pool.numbers[IN_USE, rows[i]] == 0 else found
+
+
+@compiled
+def give_back(pool: Arrays, row: int, first: int, end: int, mark: int) -> None:
+    """Give back the table entries first..end - 1; `mark` is what stands there then. Blocks that nobody else has are
+    pushed on the free list."""
+    for entry in range(first, end):
+        block = pool.tables[row, entry]
+        pool.tables[row, entry] = mark
+        if block >= 0:
+            pool.references[block] -= 1
+            if pool.references[block] == 0:
+                pool.free_list[pool.counters[NUM_FREE]] = block
+                pool.counters[NUM_FREE] += 1

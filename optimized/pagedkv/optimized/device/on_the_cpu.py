@@ -1,0 +1,101 @@
+"""The operations of a pool on the CPU: its tensors as arrays, and the loops over them."""
+
+from functools import cache
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.device.loops import giving_back, growth, sharing
+from pagedkv.optimized.device.loops.compiling import FOLDER
+from pagedkv.optimized.device.loops.rows import Fields, Flags
+from pagedkv.optimized.device.plan import PoolPlan
+from pagedkv.optimized.device.state import MOST, PoolShape, PoolState, empty_state
+from pagedkv.optimized.loops.arrays import Int64
+from pagedkv.optimized.warm import warm
+
+NO_NUMBERS: Final = np.empty(0, np.int64)
+NO_FLAGS: Final = np.empty(0, np.bool_)
+
+
+class LoopOperations:
+    """Of loops over arrays; see `pagedkv.optimized.device.operations.Operations`."""
+
+    def __init__(self, shape: PoolShape, state: PoolState) -> None:
+        self.shape, self.state = shape, state
+        tensors = (
+            state.numbers, state.tables, state.references, state.free_list, state.counters, state.claims,
+        )  # fmt: skip
+        numbers, tables, references, free_list, counters, claims = (tensor.numpy() for tensor in tensors)
+        self._fields: Fields = (numbers, tables, references, free_list, counters, claims)
+
+    def grow(
+        self, rows: Tensor, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
+    ) -> PoolPlan:
+        """To append; `entering`: to admit."""
+        count, bs = len(rows), self.shape.block_size
+        outcome, seq_lens = torch.empty((2, count), dtype=torch.int32)
+        copies, slots = torch.empty((count, 2), dtype=torch.int32), torch.empty(total or 0, dtype=torch.int64)
+        most = MOST if total is None else total
+        growth.grow(
+            self._fields, _numbers(rows), _numbers(counts), _flags(where), entering, bs, most,
+            outcome.numpy(), seq_lens.numpy(), copies.numpy(), slots.numpy(),
+        )  # fmt: skip
+        return PoolPlan(outcome, seq_lens, slots, copies)
+
+    def fork(self, parents: Tensor, children: Tensor, where: Tensor | None) -> Tensor:
+        """Outcomes, as of the following."""
+        outcome = torch.empty(len(children), dtype=torch.int32)
+        bs = self.shape.block_size
+        sharing.fork(self._fields, _numbers(parents), _numbers(children), _flags(where), bs, outcome.numpy())
+        return outcome
+
+    def free(self, rows: Tensor, where: Tensor | None) -> Tensor:
+        """All entries."""
+        outcome = torch.empty(len(rows), dtype=torch.int32)
+        giving_back.free(self._fields, _numbers(rows), _flags(where), self.shape.block_size, outcome.numpy())
+        return outcome
+
+    def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
+        """Entries past the new end."""
+        outcome, shape = torch.empty(len(rows), dtype=torch.int32), self.shape
+        giving_back.truncate(
+            self._fields, _numbers(rows), _numbers(lengths), _numbers(computed), _flags(where), shape.block_size,
+            shape.sliding_window or 0, shape.sink_blocks, outcome.numpy(),
+        )  # fmt: skip
+        return outcome
+
+    def release_window(self, rows: Tensor, computed: Tensor | None, where: Tensor | None, at_most: int) -> Tensor:
+        """Entries behind the window."""
+        outcome, shape = torch.empty(len(rows), dtype=torch.int32), self.shape
+        giving_back.release_window(
+            self._fields, _numbers(rows), _numbers(computed), _flags(where), shape.block_size, shape.kept,
+            shape.sink_blocks, at_most if shape.sliding_window else 0, outcome.numpy(),
+        )  # fmt: skip
+        return outcome
+
+
+def _numbers(vector: Tensor | None) -> Int64:
+    return NO_NUMBERS if vector is None else vector.numpy().astype(np.int64)  # dense, so that loops get one kind
+
+
+def _flags(vector: Tensor | None) -> Flags:
+    return NO_FLAGS if vector is None else vector.numpy().copy()
+
+
+@cache
+def warmup() -> None:
+    """Compile the loops, or fetch them from the cache on disk; see `pagedkv.optimized.warm.warm`."""
+    warm(FOLDER, "the device pool on the CPU", _use_every_loop)
+
+
+def _use_every_loop() -> None:
+    shape = PoolShape(8, 2, 2, 4, 2, 0, 0)
+    operations = LoopOperations(shape, empty_state(shape, torch.device("cpu"), owns_all=True))
+    rows = torch.arange(1)
+    operations.grow(rows, rows + 6, None, entering=True, total=6)
+    operations.fork(rows, rows + 1, None)
+    operations.truncate(rows, rows + 5, None, None)
+    operations.release_window(rows, None, None, 1)
+    operations.free(rows, None)

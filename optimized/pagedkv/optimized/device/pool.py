@@ -1,0 +1,196 @@
+"""The device pool: which block holds which part of which row, decided where the KV lies, without the host.
+
+All state is tensors of fixed shapes on one device, and every operation is a fixed small number of launches over them,
+batched over rows: none waits for the device, none allocates by a value, so that any sequence of them can be captured in
+a CUDA graph. Which blocks a row gets is a function of the state and the call, never of scheduling.
+
+A *row* is a place for one request: the caller says which request is in which row. Operations mean what `pagedkv.spec`
+says, with the row in place of the request's id and lengths in place of tokens. What the host can see (a shape, a dtype)
+is `Misuse`; what it cannot see is answered on the device, a `RowOutcome` for each row: a row that is not served is as
+it was. A batch equals its rows one by one, in the order given; a row that stands twice in a call is served once.
+
+>>> import torch
+>>> pool = DevicePool(num_blocks=8, block_size=4, num_rows=2, max_blocks=4)
+>>> rows = torch.arange(2)
+>>> pool.admit(rows, torch.tensor([5, 3])).outcome.tolist()
+[0, 0]
+>>> pool.append(rows).slot_mapping.tolist()
+[5, 11]
+>>> pool.free(rows, where=torch.tensor([True, False])).tolist()
+[0, 1]
+>>> int(pool.num_free), pool.seq_lens.tolist()
+(7, [0, 4])
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pagedkv.optimized.arguments import integer
+from pagedkv.optimized.device.arguments import check_optional, check_vector, check_where, pool_shape
+from pagedkv.optimized.device.checking import broken
+from pagedkv.optimized.device.operations import operations_for
+from pagedkv.optimized.device.outcomes import COUNTED, NUM_FREE
+from pagedkv.optimized.device.plan import PoolPlan
+from pagedkv.optimized.device.relabelling import permute
+from pagedkv.optimized.device.state import HOLES, IN_USE, LENGTH, empty_state
+from pagedkv.spec.words import Misuse
+
+
+class DevicePool:
+    """`num_blocks` blocks of `block_size` tokens on `device`, and `num_rows` rows of up to `max_blocks` blocks.
+
+    With `sliding_window`, `sink_tokens` and `max_rollback` as in `pagedkv.spec.Config`, `release_window` gives back
+    what cannot be seen any more.
+
+    Rows are (num_asked,) int32 or int64 tensors on the device, None for all rows in order; `where` (num_asked,) bool
+    leaves some out, say those whose request has ended. Raises `Misuse` for options and tensors of another form.
+    """
+
+    def __init__(
+        self,
+        num_blocks: int,
+        block_size: int,
+        num_rows: int,
+        max_blocks: int,
+        *,
+        sliding_window: int | None = None,
+        sink_tokens: int = 0,
+        max_rollback: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.shape = pool_shape(num_blocks, block_size, num_rows, max_blocks, sliding_window, sink_tokens, max_rollback)
+        self.device = torch.device(device)
+        self._state = empty_state(self.shape, self.device, owns_all=True)
+        self._operations = operations_for(self.shape, self._state)
+        self._all_rows = torch.arange(num_rows, device=self.device)
+
+    # What attention and an engine read; views, which every operation changes.
+
+    @property
+    def block_tables(self) -> Tensor:
+        """(num_rows, max_blocks) int32: entries past the blocks of a row may hold anything; HOLE (-1) where a window
+        has released a block."""
+        return self._state.tables
+
+    @property
+    def seq_lens(self) -> Tensor:
+        """(num_rows,) int32: 0 where a row is not in use."""
+        return self._state.numbers[LENGTH]
+
+    @property
+    def in_use(self) -> Tensor:
+        """(num_rows,) int32: 1 for the rows that are in use."""
+        return self._state.numbers[IN_USE]
+
+    @property
+    def num_holes(self) -> Tensor:
+        """(num_rows,) int32: table entries that a window has released, behind those of the sinks."""
+        return self._state.numbers[HOLES]
+
+    @property
+    def references(self) -> Tensor:
+        """(num_blocks,) int32: table entries that name a block; one more for a block that the host has lent."""
+        return self._state.references
+
+    @property
+    def num_free(self) -> Tensor:
+        """() int64: blocks that no row uses."""
+        return self._state.counters[NUM_FREE]
+
+    @property
+    def outcome_counts(self) -> Tensor:
+        """(len(RowOutcome),) int64: how often each outcome was given since the pool was made."""
+        return self._state.counters[COUNTED:]
+
+    # Rows come, grow and go.
+
+    def admit(
+        self, rows: Tensor | None, lengths: Tensor, *, total: int | None = None, where: Tensor | None = None
+    ) -> PoolPlan:
+        """Rows that are not in use get lengths[i] >= 0 positions. With `total`, the sum of the lengths or more, the
+        plan has their slots."""
+        at, chosen = self._rows(rows, where)
+        lengths = check_vector("lengths", lengths, self.device, len(at))
+        return self._operations.grow(at, lengths, chosen, entering=True, total=_total(total))
+
+    def append(
+        self, rows: Tensor | None = None, counts: Tensor | None = None, *, total: int | None = None,
+        where: Tensor | None = None,
+    ) -> PoolPlan:  # fmt: skip
+        """Rows get counts[i] >= 0 positions more, or one each. What shares its last block with another owner gets a
+        copy of it first. With `total`, the sum of the counts or more, the plan has the slots; without counts it always
+        has."""
+        at, chosen = self._rows(rows, where)
+        counts = check_optional("counts", counts, self.device, len(at))
+        most = len(at) if counts is None else _total(total)
+        return self._operations.grow(at, counts, chosen, entering=False, total=most)
+
+    def fork(self, parents: Tensor, children: Tensor, *, where: Tensor | None = None) -> Tensor:
+        """children[i], not in use, becomes what parents[i] was before this call: same length, same blocks. Returns the
+        outcomes, (num_asked,) int32; so do the following."""
+        at, chosen = self._rows(children, where, "children")
+        parents = check_vector("parents", parents, self.device, len(at))
+        return self._operations.fork(parents, at, chosen)
+
+    def truncate(
+        self, rows: Tensor | None, lengths: Tensor, *, computed: Tensor | None = None, where: Tensor | None = None
+    ) -> Tensor:
+        """Take back the positions from lengths[i] on, say a rejected draft. With a window, `RELEASED` if the next query
+        would see what is gone; it stands at `computed` (num_asked,), the positions whose KV is written, or at the new
+        end."""
+        at, chosen = self._rows(rows, where)
+        lengths = check_vector("lengths", lengths, self.device, len(at))
+        computed = check_optional("computed", computed, self.device, len(at))
+        return self._operations.truncate(at, lengths, computed, chosen)
+
+    def free(self, rows: Tensor | None = None, *, where: Tensor | None = None) -> Tensor:
+        """The rows are not in use any more. Blocks that only they had are free at once."""
+        at, chosen = self._rows(rows, where)
+        return self._operations.free(at, chosen)
+
+    def release_window(
+        self, rows: Tensor | None = None, *, computed: Tensor | None = None, at_most: int | None = None,
+        where: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """Give back the blocks that the window has left behind once `computed` positions (None: all) are written.
+
+        `at_most` blocks of each row, all unless given: what is dead stays so, and a step that appends one position
+        needs no more than 1.
+        """
+        at, chosen = self._rows(rows, where)
+        computed = check_optional("computed", computed, self.device, len(at))
+        most = self.shape.max_blocks if at_most is None else integer("at_most", at_most, 1, self.shape.max_blocks)
+        return self._operations.release_window(at, computed, chosen, most)
+
+    # The pool as a whole.
+
+    def permute(self, new_block: Tensor, caches: Sequence[Tensor] = ()) -> None:
+        """Relabel: what block `b` held, block `new_block[b]` holds, in `caches` (num_blocks, ...) too. `new_block`
+        (num_blocks,) is a bijection, which is not checked."""
+        new_block = check_vector("new_block", new_block, self.device, self.shape.num_blocks)
+        for i, cache in enumerate(caches):
+            if cache.shape[0] != self.shape.num_blocks:
+                raise Misuse(f"caches[{i}].shape", tuple(cache.shape), f"({self.shape.num_blocks}, ...)")
+        permute(self.shape, self._state, new_block, caches)
+
+    def check(self) -> Tensor:
+        """(len(INVARIANTS),) int64 on the device: how often each of the invariants of `checking` is broken."""
+        return broken(self.shape, self._state)
+
+    def copy(self) -> "DevicePool":
+        """A pool that goes its own way from here."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._state = self._state.clone()
+        twin._operations = operations_for(self.shape, twin._state)
+        return twin
+
+    def _rows(self, rows: Tensor | None, where: Tensor | None, name: str = "rows") -> tuple[Tensor, Tensor | None]:
+        at = self._all_rows if rows is None else check_vector(name, rows, self.device)
+        return at, check_where(where, self.device, len(at))
+
+
+def _total(total: int | None) -> int | None:
+    return None if total is None else integer("total", total, 0)
