@@ -17,16 +17,18 @@ from pagedkv.optimized.loops.compiled import IS_COMPILED
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.spec import Batch, Misuse, Refused
 
-from tests.optimized import feature_programs
+from tests.optimized import lease_programs, lease_scenarios
 from tests.optimized.atomic_scenarios import (
     BATCHES, EDGES, SCALARS, SHAPES, Operate, Prepare, computed, copied, lively,
 )  # fmt: skip
 from tests.optimized.faults import Calls, Fault, at_lines, damage
 from tests.optimized.feature_programs import AdmitApart, AdmitExternal, Featured, Invalidate
+from tests.optimized.lease_scenarios import LEASES
 from tests.optimized.manager_programs import CONFIGS
 from tests.optimized.state_image import differences, image
 
-OPERATIONS: Final = SCALARS + tuple((f"batch: {name}", prepare, operate) for name, prepare, operate in BATCHES)
+OPERATIONS: Final = SCALARS + LEASES + tuple((f"batch: {name}", prepare, operate) for name, prepare, operate in BATCHES)
+OUTGROWN: Final = EDGES + lease_scenarios.EDGES
 SOME, FEW, BYTECODES = (1, 1, 3) if IS_COMPILED else (3, 7, 11)
 PRIME: Final = 7 if IS_COMPILED else 11
 """Of other shapes every so many events are enough: the code is the same, and different operations begin elsewhere."""
@@ -59,7 +61,7 @@ def test_nor_as_a_function_returns_under_any_options(shape: str) -> None:
     assert total > 1000
 
 
-@pytest.mark.parametrize(("name", "fresh", "operate"), EDGES, ids=[name for name, *_ in EDGES])
+@pytest.mark.parametrize(("name", "fresh", "operate"), OUTGROWN, ids=[name for name, *_ in OUTGROWN])
 def test_nor_where_arrays_are_outgrown(name: str, fresh: Callable[[], BlockManager], operate: Operate) -> None:
     base = fresh()
     failures, wrong = damage(lambda: copied(base), operate, at_lines("line"), 1 + len(name) % FEW, FEW)
@@ -195,15 +197,15 @@ def test_a_program_with_faults_goes_as_one_without(config: Any, options: dict[st
     rng = random.Random(seed)
     manager, twin = Featured(config, **options), Featured(config, **options)
     for _ in range(30):
-        op = feature_programs.operation(rng, manager, FEATURES)
+        op = lease_programs.operation(rng, manager, FEATURES)
         before = image(manager)
         try:
             with at_lines("line", "return")(rng.randint(1, 1000), Fault()):
-                one = feature_programs.run(manager, op)
+                one = lease_programs.run(manager, op)
         except Fault:
             assert not differences(image(manager), before)
-            one = feature_programs.run(manager, op)
-        other = feature_programs.run(twin, op)
+            one = lease_programs.run(manager, op)
+        other = lease_programs.run(twin, op)
         assert str(one) == str(other)
         refused = isinstance(one, tuple) and all(isinstance(each, Refused) for each in one)
         if isinstance(one, Misuse) or (refused and not isinstance(op, Batch)):

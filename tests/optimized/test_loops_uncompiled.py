@@ -14,7 +14,7 @@ import pytest
 from pagedkv.optimized.loops.compiled import IS_COMPILED
 from pagedkv.spec import Config
 
-from tests.optimized import feature_programs
+from tests.optimized import lease_programs
 from tests.optimized.feature_programs import FULL, SHORT, SINKS, AdmitApart, AdmitExternal, Featured, Invalidate
 from tests.optimized.state_image import answer, image
 
@@ -65,9 +65,9 @@ def history(num_programs: int, length: int = 50) -> Iterator[str]:
         rng = random.Random(number)
         manager = Featured(config_of(rng), **OPTIONS[number % len(OPTIONS)])
         for _ in range(length):
-            op = feature_programs.operation(rng, manager, (AdmitApart, AdmitExternal, Invalidate))
+            op = lease_programs.operation(rng, manager, (AdmitApart, AdmitExternal, Invalidate))
             manager.plan = None
-            result = feature_programs.run(manager, op)
+            result = lease_programs.run(manager, op)
             seen = str(result), answer(manager, manager.plan), image(manager)
             yield f"{number}: {op} {hashlib.blake2b(repr(seen).encode(), digest_size=8).hexdigest()}"
 

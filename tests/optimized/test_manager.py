@@ -93,7 +93,7 @@ def test_a_copy_goes_its_own_way(config: Config, rng: random.Random, count: int)
 
 
 BREAKAGES: dict[str, Callable[[ManagerState], None]] = {
-    "every_block_is_free_used_or_idle": lambda s: s.journal.memory.blocks.__setitem__(
+    "every_block_is_free_used_idle_or_leased": lambda s: s.journal.memory.blocks.__setitem__(
         (s.pool.free_blocks()[0], NEXT), s.pool.free_blocks()[0]
     ),
     "idle_blocks_are_the_indexed_unused_ones": lambda s: s.index.entry.__setitem__(s.pool.free_blocks()[0], 0),
@@ -101,6 +101,7 @@ BREAKAGES: dict[str, Callable[[ManagerState], None]] = {
         (s.pool.held_blocks(), RELEASE), 1
     ),
     "references_are_counted": lambda s: s.pool.references.__setitem__(int(s.rows.tables[0, 0, 0]), 7),
+    "leased_blocks_are_nobody_elses": lambda s: vars(s.pool).update(leased=s.rows.tables[0, 0, :1].astype(np.int64)),
     "tables_fit_their_lengths": lambda s: s.rows.computed.__setitem__(0, 40),
     "only_the_next_block_is_shared": lambda s: s.rows.reserved.__setitem__(0, 1),
     "entries_are_full_blocks_of_their_path": lambda s: s.paths.blocks.__setitem__(s.index.entries()[0][1], 5),

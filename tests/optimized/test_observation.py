@@ -13,8 +13,9 @@ from pagedkv.spec import (
 )  # fmt: skip
 
 from tests.optimized.feature_programs import (
-    FULL, SINKS, WINDOW, AdmitApart, AdmitExternal, Feature, Featured, Invalidate, operation, run, tables,
+    FULL, SINKS, WINDOW, AdmitApart, AdmitExternal, Feature, Featured, Invalidate, tables,
 )  # fmt: skip
+from tests.optimized.lease_programs import Leasing, operation, run
 from tests.optimized.manager_programs import CONFIGS
 
 SEEDS = st.integers(0, 2**32)
@@ -101,7 +102,7 @@ def test_statistics_are_counted_by_hand(config: Config, groups: Any, seed: int) 
         assert seen.index is not None
         assert stats.used == len(seen.references)
         assert stats.idle == len(seen.index.keys() - seen.references.keys())
-        assert stats.free + stats.used + stats.idle == config.num_blocks
+        assert stats.free + stats.used + stats.idle + stats.leased == config.num_blocks
         assert stats.free + stats.idle - stats.held == manager.available_blocks
         assert (stats.hit_tokens, stats.resumed_hit_tokens) == (hits, resumed)
         assert (stats.preemptions, stats.copy_on_writes) == (preemptions, copies)
@@ -208,7 +209,7 @@ def test_who_does_not_read_finds_nothing_and_who_does_not_write_is_not_found(con
     apart = {name: (rng.random() < 0.5, rng.random() < 0.5) for name in "abcde"}
     born: dict[object, str] = {}
     for _ in range(50):
-        op: Feature = operation(rng, manager)
+        op: Feature | Leasing = operation(rng, manager)
         if isinstance(op, Admit):
             name = str(op.request)
             op = AdmitApart(name, (10 + ord(name), *op.tokens[1:]), *apart[name])

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from pagedkv.optimized import BlockManager, warm_up
 from pagedkv.optimized.arguments import Tokens
+from pagedkv.optimized.leasing import Leased
 from pagedkv.optimized.loops import batches, calls
 from pagedkv.optimized.loops.compiled import IS_COMPILED
 
@@ -49,6 +51,20 @@ def use_it_for_everything() -> None:
         manager.append_batch(rows[::2], text[:6:2], np.array([1, 1, 1], np.uint8))
     manager.commit_batch(list(range(3)), [41, 42, 43])
     manager.free_batch(rows[::-1])
+    use_leases(manager)
+
+
+def use_leases(manager: BlockManager) -> None:
+    """Blocks go to a device, and come back in arrays of any kind."""
+    for kind in (np.int64, np.int32, np.uint16):
+        manager.admit("away", range(6))
+        outcome = manager.lease(9)
+        assert isinstance(outcome, Leased)
+        blocks: Any = np.array(outcome.blocks, kind)
+        manager.adopt("away", range(12), blocks[:3])
+        manager.adopt("away", range(21), [*blocks[:3].tolist(), *blocks[:2:-2][:3]])
+        manager.return_lease(blocks[-2:2:-2])
+        manager.free("away")
 
 
 def main() -> None:

@@ -27,12 +27,13 @@ def rows_in(state: ManagerState, *states: int) -> list[int]:
     return rows
 
 
-def every_block_is_free_used_or_idle(state: ManagerState) -> bool:
-    """Each block is in the chain of free ones, used, in that of idle ones, or held and unknown; exactly one of them."""
+def every_block_is_free_used_idle_or_leased(state: ManagerState) -> bool:
+    """Each block is in the chain of free ones, used, in that of idle ones, held and unknown, or leased; exactly one of
+    them."""
     pool, held, idle = state.pool, state.pool.held_blocks(), state.pool.idle_blocks()
     limbo = held[~state.index.has_entry(held)]
-    used = np.flatnonzero(pool.references)
-    everything = np.concatenate((pool.free_blocks(), used, idle, limbo))
+    used = np.setdiff1d(np.flatnonzero(pool.references), pool.leased)
+    everything = np.concatenate((pool.free_blocks(), used, idle, limbo, pool.leased))
     once = np.array_equal(np.sort(everything), np.arange(pool.num_blocks)) and state.journal.counters[STEPS] == len(
         pool.steps
     )
@@ -59,11 +60,18 @@ def held_blocks_are_unused_and_wait_in_order(state: ManagerState) -> bool:
 
 
 def references_are_counted(state: ManagerState) -> bool:
-    """A block's references are its occurrences in tables plus its pins."""
+    """A block's references are its occurrences in tables plus its pins, and one if it is leased."""
     owned: list[Int64] = [state.rows.live(g, row) for row in rows_in(state, RESIDENT) for g in state.groups]
     owned += [blocks for stack in state.pins.values() for blocks in stack]
-    blocks = np.concatenate(owned) if owned else np.empty(0, np.int64)
+    blocks = np.concatenate([*owned, state.pool.leased])
     return np.array_equal(np.bincount(blocks, minlength=state.pool.num_blocks), state.pool.references)
+
+
+def leased_blocks_are_nobody_elses(state: ManagerState) -> bool:
+    """Leased blocks stand in order, each with the one reference that is the lease, and cannot be found."""
+    leased = state.pool.leased
+    alone = (state.pool.references[leased] == 1).all() and not state.index.has_entry(leased).any()
+    return bool(alone and (np.diff(leased) > 0).all())
 
 
 def tables_fit_their_lengths(state: ManagerState) -> bool:
@@ -187,10 +195,11 @@ def room_is_there(state: ManagerState) -> bool:
 
 
 INVARIANTS: tuple[Callable[[ManagerState], bool], ...] = (
-    every_block_is_free_used_or_idle,
+    every_block_is_free_used_idle_or_leased,
     idle_blocks_are_the_indexed_unused_ones,
     held_blocks_are_unused_and_wait_in_order,
     references_are_counted,
+    leased_blocks_are_nobody_elses,
     tables_fit_their_lengths,
     only_the_next_block_is_shared,
     entries_are_full_blocks_of_their_path,

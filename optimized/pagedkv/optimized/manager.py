@@ -31,6 +31,7 @@ from pagedkv.optimized.arguments import Integers, Tokens, flag, hashable, int_ar
 from pagedkv.optimized.loops.arrays import Int32
 from pagedkv.optimized.core import ManagerCore, atomic
 from pagedkv.optimized.external import Invalidated, invalidate, seat_external
+from pagedkv.optimized.leasing import Leasing
 from pagedkv.optimized.loops.memory import COMPUTED, HIT_TOKENS, LENGTH
 from pagedkv.optimized.observation import Observation
 from pagedkv.optimized.plan import StepPlan
@@ -40,7 +41,7 @@ from pagedkv.optimized.state import DONE
 from pagedkv.spec.words import Misuse, Namespace, Ok, Outcome, PreemptMode, Refused, RequestId, StepId
 
 
-class BlockManager(Prefixes, Observation, ManagerCore):
+class BlockManager(Prefixes, Leasing, Observation, ManagerCore):
     """A pool of `num_blocks` blocks of `block_size` tokens, and the requests in it.
 
     Options as in `pagedkv.spec.Config`. Slots, and so `num_blocks * block_size`, are at most 2**31 - 1, as are
@@ -246,7 +247,7 @@ class BlockManager(Prefixes, Observation, ManagerCore):
 
     @atomic
     def permute(self, new_block: Integers) -> Ok:
-        """Block `b` is called `new_block[b]` from now on. The caller moves the contents."""
+        """Block `b` is called `new_block[b]` from now on, a leased one, too. The caller moves the contents."""
         state, count = self._state, self.config.num_blocks
         allowed = f"a permutation of 0..{count - 1}"
         labels = int_array("new_block", new_block, count, 0)

@@ -56,7 +56,8 @@ class Observation(ManagerCore):
             )
         if requests is not None:
             return Snapshot(tables, lengths, self.available_blocks)
-        counts = state.pool.references
+        counts = state.pool.references.copy()
+        counts[state.pool.leased] -= 1  # whose owner is no request
         references = {block: int(counts[block]) for block in np.flatnonzero(counts).tolist()}
         index = {}
         for block, node in state.index.entries():

@@ -23,17 +23,19 @@ class BlockPool:
         self.num_blocks, self._index, self._journal = num_blocks, index, journal
         self.steps: dict[StepId, int] = {}
         """Steps in flight and their numbers, in the order in which they began."""
+        self.leased: Int64 = np.empty(0, np.int64)
+        """Blocks on lease to a device, ascending. Never written into: another array takes its place."""
 
     @property
     def references(self) -> Int32:
-        """(num_blocks,): table occurrences + pins."""
+        """(num_blocks,): table occurrences + pins + leases."""
         references: Int32 = self._journal.memory.blocks[:, REFERENCES]
         return references
 
     @property
     def used(self) -> int:
-        """Blocks with references."""
-        return int(self._journal.counters[USED])
+        """Blocks with references that are not leased."""
+        return int(self._journal.counters[USED]) - len(self.leased)
 
     @property
     def idle(self) -> int:
@@ -53,7 +55,7 @@ class BlockPool:
     @property
     def available(self) -> int:
         """Blocks that may be handed out: free or idle, and not held."""
-        return self.num_blocks - self.used - self.held
+        return self.num_blocks - int(self._journal.counters[USED]) - self.held
 
     def free_blocks(self) -> Int64:
         """Blocks that are free and not held, the next to be taken first."""
@@ -98,6 +100,16 @@ class BlockPool:
         """One reference fewer for each of these blocks, in this order."""
         calls.release(self._journal.fields(), np.ascontiguousarray(blocks))
 
+    def lease(self, count: int) -> Int64:
+        """Take `count` available blocks. The reference that they have is the lease."""
+        blocks = self.take(count)
+        self._journal.set(vars(self), "leased", np.union1d(self.leased, blocks))
+        return blocks
+
+    def end_lease(self, blocks: Int64) -> None:
+        """The reference of those of these blocks that are leased is somebody else's now."""
+        self._journal.set(vars(self), "leased", np.setdiff1d(self.leased, blocks))
+
     def evict(self, count: int) -> int:
         """Drop the entries of the longest idle blocks, held ones too (they stay held), and return how many."""
         count = min(count, self.idle)
@@ -128,7 +140,7 @@ class BlockPool:
     def copy(self, index: PrefixIndex, journal: Journal) -> "BlockPool":
         """The same pool over copies of the memory and the index."""
         twin = BlockPool(self.num_blocks, index, journal)
-        twin.steps = self.steps.copy()
+        twin.steps, twin.leased = self.steps.copy(), self.leased
         return twin
 
     def relabel(self, new_block: Int64) -> None:
@@ -142,3 +154,4 @@ class BlockPool:
         for end in (NEXT_FREE, OLDEST_IDLE, NEWEST_IDLE):
             counters[end] = new_block[min(counters[end], self.num_blocks - 1)]
         self._journal.replace(blocks=blocks)
+        self._journal.set(vars(self), "leased", np.sort(new_block[self.leased]))

@@ -12,7 +12,7 @@ from pagedkv.optimized.state import ManagerState
 
 @dataclass(frozen=True)
 class Stats:
-    """Blocks now (`free + used + idle` is the pool; `held` ones are free or idle), and events since the start."""
+    """Blocks now (`free + used + idle + leased` is the pool; `held` ones are free or idle), and events so far."""
 
     free: int
     used: int
@@ -20,6 +20,8 @@ class Stats:
     """Indexed, and nobody's."""
     held: int
     """Waiting for steps in flight."""
+    leased: int
+    """On a device, for it to hand out."""
     hit_tokens: int
     """Positions of new prompts whose KV was found."""
     resumed_hit_tokens: int
@@ -38,10 +40,11 @@ def stats_of(state: ManagerState) -> Stats:
     """The counters of a manager, as they are now."""
     pool, count, counters = state.pool, state.config.num_blocks, state.journal.counters
     return Stats(
-        free=count - pool.used - pool.idle,
+        free=count - pool.used - pool.idle - len(pool.leased),
         used=pool.used,
         idle=pool.idle,
         held=pool.held,
+        leased=len(pool.leased),
         hit_tokens=int(counters[HIT_TOKENS]),
         resumed_hit_tokens=int(counters[RESUMED_HIT_TOKENS]),
         evictions=pool.evictions,

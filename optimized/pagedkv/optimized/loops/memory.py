@@ -63,7 +63,7 @@ class Memory(NamedTuple):
     """(num_rows, max_tokens): likewise."""
     blocks: Int32
     """(num_blocks, 4), a block a cache line: its neighbours in the chain of idle blocks, the longest idle first, or the
-    next of the free ones; its references (occurrences in tables, and pins); and its entry in the prefix index,
+    next of the free ones; its references (occurrences in tables, pins, and leases); and its entry in the prefix index,
     node * num_groups + group, or NOTHING."""
     holds: Int64
     """(num_blocks, 3), or (0, 3) if steps do not overlap: of a held block its neighbours in the chain of held blocks,

@@ -3,7 +3,7 @@
 from pagedkv.optimized.loops.arrays import Int32, Int64
 from pagedkv.optimized.loops.compiled import compiled
 from pagedkv.optimized.loops.memory import (
-    BLOCKS_FIELD, ENTRY, FIRST_CHILD, GONE, HOLDERS, LINKS_FIELD, LISTENING, NODE_STACK, NOTHING,
+    BLOCKS_FIELD, ENTRY, FIRST_CHILD, GONE, HOLDERS, HOLE, LINKS_FIELD, LISTENING, NODE_STACK, NOTHING,
     NUM_NODES_UNUSED, OTHERS, PARENT, REFERENCES, REMOVED, STORED, UNSETTLED, USED_INDEXED, USERS, Memory, put, tell,
 )  # fmt: skip
 
@@ -83,8 +83,9 @@ def drop(m: Memory, node: int) -> None:
 
 @compiled
 def publish(m: Memory, node: int, group: int, block: int) -> None:
-    """A used block without an entry holds this path. If another one is known to, that one stays."""
-    if m.links[node, HOLDERS + group] == NOTHING:
+    """A used block without an entry holds this path; none does if it is a hole. If another one is known to, that one
+    stays."""
+    if block != HOLE and m.links[node, HOLDERS + group] == NOTHING:
         entry = node * m.tables.shape[0] + group
         put(m, LINKS_FIELD, m.links, node, HOLDERS + group, block)
         put(m, BLOCKS_FIELD, m.blocks, block, ENTRY, entry)
