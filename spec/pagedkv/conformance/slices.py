@@ -151,6 +151,11 @@ def window(state: State) -> Iterator[Move]:
         yield from (_admit(spare, tuple(range(length))) for length in (1, 4))
 
 
+def rolling(state: State) -> Iterator[Move]:
+    """The window without lookahead, for who takes slots only as text grows."""
+    yield from (move for move in window(state) if not isinstance(move[0], Reserve))
+
+
 def sinks(state: State) -> Iterator[Move]:
     """A sliding window that keeps half a block of sinks: hits and swaps with holes in between, rollback, eviction."""
     spare = _spare(state, 2)
@@ -184,6 +189,12 @@ SLICES = {
             Config(num_blocks=5, block_size=1, prefix_cache=False, sliding_window=2, max_rollback=1),
             window,
             ("sliding_window", "truncate", "reserve", "fork"),
+        ),
+        Slice(
+            "rolling",
+            Config(num_blocks=5, block_size=1, prefix_cache=False, sliding_window=2, max_rollback=1),
+            rolling,
+            ("sliding_window", "truncate", "fork"),
         ),
         Slice(
             "sinks",
