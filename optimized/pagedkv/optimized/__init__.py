@@ -14,7 +14,9 @@ if TYPE_CHECKING:
         flash_attn_with_kvcache, gather_kv, merge_attention, paged_attention, prepare_attention, workspace_size,
         write_kv,
     )  # fmt: skip
-    from pagedkv.optimized.device import DevicePool, PoolPlan, RowOutcome
+    from pagedkv.optimized.device import (
+        CounterMirror, DecodeStep, DeviceExchange, DevicePool, PoolPlan, RowOutcome,
+    )  # fmt: skip
     from pagedkv.optimized.events import BlocksRemoved, BlocksStored, IndexCleared
     from pagedkv.optimized.groups import CacheGroup
     from pagedkv.optimized.hashing import prefix_digests
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from pagedkv.optimized.warm import warm_up
 
 __all__ = [
-    "BlockCopier", "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "DevicePool", "IndexCleared",
-    "PoolPlan", "PreparedAttention", "RowOutcome", "StepPlan", "SwapSpace", "block_tables_of", "copy_blocks",
-    "csr_of", "flash_attn_varlen_func", "flash_attn_with_kvcache", "gather_kv", "merge_attention", "num_blocks_for",
-    "paged_attention", "prefix_digests", "prepare_attention", "warm_up", "workspace_size", "write_kv",
+    "BlockCopier", "BlockManager", "BlocksRemoved", "BlocksStored", "CacheGroup", "CounterMirror", "DecodeStep",
+    "DeviceExchange", "DevicePool", "IndexCleared", "PoolPlan", "PreparedAttention", "RowOutcome", "StepPlan",
+    "SwapSpace", "block_tables_of", "copy_blocks", "csr_of", "flash_attn_varlen_func", "flash_attn_with_kvcache",
+    "gather_kv", "merge_attention", "num_blocks_for", "paged_attention", "prefix_digests", "prepare_attention",
+    "warm_up", "workspace_size", "write_kv",
 ]  # fmt: skip
 
 _HOME = dict.fromkeys(__all__, "attention") | {
@@ -37,7 +40,9 @@ _HOME = dict.fromkeys(__all__, "attention") | {
     "num_blocks_for": "sizing",
     "prefix_digests": "hashing",
     "warm_up": "warm",
-    **dict.fromkeys(("DevicePool", "PoolPlan", "RowOutcome"), "device"),
+    **dict.fromkeys(
+        ("CounterMirror", "DecodeStep", "DeviceExchange", "DevicePool", "PoolPlan", "RowOutcome"), "device"
+    ),
     **dict.fromkeys(("BlocksRemoved", "BlocksStored", "IndexCleared"), "events"),
 }
 

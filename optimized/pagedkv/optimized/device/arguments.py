@@ -40,6 +40,17 @@ def check_vector(name: str, value: object, device: torch.device, length: int | N
     return tensor
 
 
+def check_tables(value: object, device: torch.device, rows: int) -> Tensor:
+    """Block tables, a row of int32 for each row that is asked for."""
+    if not isinstance(value, Tensor):
+        raise Misuse("block_tables", value, f"a torch.Tensor, not {type(value).__name__}")
+    if value.device != device or value.dtype != torch.int32:
+        raise Misuse("block_tables", (value.dtype, value.device), f"torch.int32 on {device}")
+    if value.dim() != 2 or len(value) != rows:
+        raise Misuse("block_tables.shape", tuple(value.shape), f"({rows}, width), a row for each")
+    return value
+
+
 def check_optional(name: str, value: object, device: torch.device, length: int) -> Tensor | None:
     """The same, or None."""
     return None if value is None else check_vector(name, value, device, length)

@@ -12,10 +12,12 @@ from torch import Tensor
 from pagedkv.optimized.attention.tuned import power_of_two
 from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.state import MOST, PoolShape, PoolState
+from pagedkv.optimized.kernels.pool.bring import import_apply_kernel, import_decide_kernel
 from pagedkv.optimized.kernels.pool.fork import fork_apply_kernel, fork_decide_kernel
 from pagedkv.optimized.kernels.pool.grow import grow_apply_kernel, grow_decide_kernel
 from pagedkv.optimized.kernels.pool.release import (
-    release_decide_kernel, release_drop_kernel, release_mark_kernel, release_push_kernel, release_scan_kernel,
+    release_decide_kernel, release_disown_kernel, release_drop_kernel, release_mark_kernel, release_push_kernel,
+    release_scan_kernel,
 )  # fmt: skip
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.words import ceil_div
@@ -26,8 +28,8 @@ PIECES: Final = 32, 1024
 """Table entries or slots that a program of a row looks at together."""
 
 V = TypeVar("V", Tensor, Tensor | None)
-What = Literal["free", "truncate", "window"]
-CODES: Final[dict[What, int]] = {"free": 0, "truncate": 1, "window": 2}
+What = Literal["free", "truncate", "window", "hand over"]
+CODES: Final[dict[What, int]] = {"free": 0, "truncate": 1, "window": 2, "hand over": 0}
 """As `pagedkv.optimized.kernels.pool.release` numbers them."""
 
 
@@ -39,9 +41,9 @@ def grow_launches(
     rows, counts, where = dense(rows), dense(counts), dense(where)
     asked, device = len(rows), rows.device
     most_tokens = MOST if total is None else total
-    outcome, seq_lens, taken, written = torch.empty(4, asked, dtype=torch.int32, device=device)
+    outcome, seq_lens, taken, written = _vectors(4, asked, torch.int32, device)
     copies = torch.empty(asked, 2, dtype=torch.int32, device=device)
-    top, first_slot = torch.empty(2, asked + 1, dtype=torch.int64, device=device)
+    top, first_slot = _vectors(2, asked + 1, torch.int64, device)
     slots = torch.empty(total or 0, dtype=torch.int64, device=device)
     chunk, piece = _chunk(asked), _within(PIECES, 1 if counts is None else max(total or 0, shape.max_blocks))
     constants = {"ENTERING": entering, "BLOCK_SIZE": shape.block_size}
@@ -94,10 +96,10 @@ def release_launches(
     shape: PoolShape, state: PoolState, what: What, rows: Tensor, where: Tensor | None,
     lengths: Tensor | None = None, computed: Tensor | None = None, at_most: int = 0,
 ) -> tuple[list[Launch], Tensor]:  # fmt: skip
-    """free, truncate or release_window; see `loops.giving_back`."""
+    """free, truncate, release_window or hand_over; see `loops.giving_back`."""
     rows, where, lengths, computed = dense(rows), dense(where), dense(lengths), dense(computed)
     asked, device = len(rows), rows.device
-    outcome, first, end, freed = torch.empty(4, asked, dtype=torch.int32, device=device)
+    outcome, first, end, freed = _vectors(4, asked, torch.int32, device)
     place = torch.empty(asked, dtype=torch.int64, device=device)
     chunk, piece = _chunk(asked), _within(PIECES, at_most or shape.max_blocks)
     window = {"WINDOW_SIZE": shape.sliding_window or 0, "KEPT": shape.kept, "SINK_BLOCKS": shape.sink_blocks}
@@ -120,7 +122,7 @@ def release_launches(
             rows, state.tables, state.references, state.last_release, first, end, shape.max_blocks,
         )),
         launch("mark", release_mark_kernel, True, (
-            rows, state.tables, state.references, state.last_release, first, end, freed, shape.max_blocks,
+            rows, state.tables, state.references, state.owned, state.last_release, first, end, freed, shape.max_blocks,
         )),
         launch("scan", release_scan_kernel, False, (state.counters, freed, place, asked)),
         launch("push", release_push_kernel, True, (
@@ -128,12 +130,49 @@ def release_launches(
             place, shape.max_blocks, shape.num_rows,
         ), WHAT=code),
     ]  # fmt: skip
+    if what == "hand over":
+        entries = (rows, state.tables, state.references, state.owned, first, end, shape.max_blocks)
+        launches.insert(1, launch("disown", release_disown_kernel, True, entries))
     return launches, outcome
+
+
+def import_launches(
+    shape: PoolShape, state: PoolState, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None,
+    where: Tensor | None, owning: bool,
+) -> tuple[list[Launch], Tensor]:  # fmt: skip
+    """import_; see `loops.importing`."""
+    rows, lengths, num_holes, where = dense(rows), dense(lengths), dense(num_holes), dense(where)
+    tables = tables if tables.stride(-1) == 1 else tables.contiguous()
+    asked, width = tables.shape
+    outcome = torch.empty(asked, dtype=torch.int32, device=rows.device)
+    chunk, piece = _chunk(asked), _within(PIECES, min(width, shape.max_blocks))
+    decide = Launch(
+        "import_decide", f"rows={chunk}", import_decide_kernel, (1,),
+        (
+            rows, lengths, where, state.numbers, state.counters, state.claims, outcome, asked, shape.num_rows,
+            min(width, shape.max_blocks), MOST,
+        ),
+        {"BLOCK_SIZE": shape.block_size, "CHUNK": chunk, "num_warps": _warps(chunk)},
+    )  # fmt: skip
+    apply = Launch(
+        "import_apply", f"entries={piece}", import_apply_kernel, (asked, ceil_div(min(width, shape.max_blocks), piece)),
+        (
+            rows, tables, lengths, num_holes, state.numbers, state.tables, state.references, state.owned, state.lent,
+            outcome, tables.stride(0), shape.num_rows, shape.num_blocks, shape.max_blocks,
+        ),
+        {"OWNING": owning, "BLOCK_SIZE": shape.block_size, "PIECE": piece, "num_warps": _warps(piece)},
+    )  # fmt: skip
+    return [decide, apply], outcome
 
 
 def dense(vector: V) -> V:
     """Kernels step through vectors by 1."""
     return vector if vector is None else vector.contiguous()
+
+
+def _vectors(count: int, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """(length,) each, in one allocation; all begin at a multiple of 16 bytes, as kernels are compiled for."""
+    return torch.empty(count, ceil_div(length, 4) * 4, dtype=dtype, device=device)[:, :length].unbind()
 
 
 def _chunk(rows: int) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.device.loops import giving_back, growth, sharing
+from pagedkv.optimized.device.loops import giving_back, growth, importing, sharing
 from pagedkv.optimized.device.loops.compiling import FOLDER
 from pagedkv.optimized.device.loops.rows import Fields, Flags
 from pagedkv.optimized.device.plan import PoolPlan
@@ -24,11 +24,10 @@ class LoopOperations:
 
     def __init__(self, shape: PoolShape, state: PoolState) -> None:
         self.shape, self.state = shape, state
-        tensors = (
-            state.numbers, state.tables, state.references, state.free_list, state.counters, state.claims,
+        self._fields: Fields = (
+            state.numbers.numpy(), state.tables.numpy(), state.references.numpy(), state.free_list.numpy(),
+            state.counters.numpy(), state.claims.numpy(), state.owned.numpy(), state.lent.numpy(),
         )  # fmt: skip
-        numbers, tables, references, free_list, counters, claims = (tensor.numpy() for tensor in tensors)
-        self._fields: Fields = (numbers, tables, references, free_list, counters, claims)
 
     def grow(
         self, rows: Tensor, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
@@ -55,6 +54,24 @@ class LoopOperations:
         """All entries."""
         outcome = torch.empty(len(rows), dtype=torch.int32)
         giving_back.free(self._fields, _numbers(rows), _flags(where), self.shape.block_size, outcome.numpy())
+        return outcome
+
+    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor:
+        """All entries, and the blocks with them."""
+        outcome = torch.empty(len(rows), dtype=torch.int32)
+        giving_back.hand_over(self._fields, _numbers(rows), _flags(where), self.shape.block_size, outcome.numpy())
+        return outcome
+
+    def import_(
+        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        owning: bool,
+    ) -> Tensor:  # fmt: skip
+        """Requests from elsewhere."""
+        outcome = torch.empty(len(rows), dtype=torch.int32)
+        importing.import_rows(
+            self._fields, _numbers(rows), tables.contiguous().numpy(), _numbers(lengths), _numbers(num_holes),
+            _flags(where), owning, self.shape.block_size, MOST, outcome.numpy(),
+        )  # fmt: skip
         return outcome
 
     def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
@@ -98,4 +115,6 @@ def _use_every_loop() -> None:
     operations.fork(rows, rows + 1, None)
     operations.truncate(rows, rows + 5, None, None)
     operations.release_window(rows, None, None, 1)
+    operations.hand_over(rows, None)
+    operations.import_(rows, torch.zeros(1, 1, dtype=torch.int32), rows + 1, None, None, owning=True)
     operations.free(rows, None)

@@ -25,6 +25,11 @@ class Operations(Protocol):
     def free(self, rows: Tensor, where: Tensor | None) -> Tensor: ...
     def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor: ...
     def release_window(self, rows: Tensor, computed: Tensor | None, where: Tensor | None, at_most: int) -> Tensor: ...
+    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor: ...
+    def import_(
+        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        owning: bool,
+    ) -> Tensor: ...  # fmt: skip
 
 
 def operations_for(shape: PoolShape, state: PoolState) -> Operations:
@@ -73,6 +78,18 @@ class KernelOperations:
         """What the window has left behind."""
         release = self._launches.release_launches
         return self._outcome(release(self.shape, self.state, "window", rows, where, None, computed, at_most))
+
+    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor:
+        """Six launches."""
+        return self._outcome(self._launches.release_launches(self.shape, self.state, "hand over", rows, where))
+
+    def import_(
+        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        owning: bool,
+    ) -> Tensor:  # fmt: skip
+        """Two launches."""
+        launches = self._launches.import_launches
+        return self._outcome(launches(self.shape, self.state, rows, tables, lengths, num_holes, where, owning))
 
     def launch(self, launch: Launch) -> Any:
         """Run it; tests interpret it instead. See `Launch.run`."""

@@ -21,10 +21,10 @@ class RowOutcome(IntEnum):
     """A count or length < 0 or more than `total`, for `truncate` past the end; or past 2**30."""
     RELEASED = 5
     """A truncate would bring back positions that the sliding window has released."""
-    TABLE_FULL = 6
-    """The table has no room for so many blocks."""
-    UNSERVABLE = 7
-    """The row would hold more blocks than the pool has: it never fits."""
+    UNSERVABLE = 6
+    """The row would hold more blocks than there are: it never fits."""
+    TABLE_FULL = 7
+    """The row's table has no room for so many blocks, of which those that a window has released are some."""
     CAPACITY = 8
     """More blocks are needed than are free."""
 

@@ -27,9 +27,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.arguments import integer
-from pagedkv.optimized.device.arguments import check_optional, check_vector, check_where, pool_shape
+from pagedkv.optimized.arguments import flag, integer
+from pagedkv.optimized.device import leasing
+from pagedkv.optimized.device.arguments import check_optional, check_tables, check_vector, check_where, pool_shape
 from pagedkv.optimized.device.checking import broken
+from pagedkv.optimized.device.leasing import ExportedRows
 from pagedkv.optimized.device.operations import operations_for
 from pagedkv.optimized.device.outcomes import COUNTED, NUM_FREE
 from pagedkv.optimized.device.plan import PoolPlan
@@ -41,7 +43,8 @@ from pagedkv.spec.words import Misuse
 class DevicePool:
     """`num_blocks` blocks of `block_size` tokens on `device`, and `num_rows` rows of up to `max_blocks` blocks.
 
-    With `sliding_window`, `sink_tokens` and `max_rollback` as in `pagedkv.spec.Config`, `release_window` gives back
+    All blocks are its own, unless it is `leased`: then it has none until the host gives it some, see `lease`. With
+    `sliding_window`, `sink_tokens` and `max_rollback` as in `pagedkv.spec.Config`, `release_window` gives back
     what cannot be seen any more.
 
     Rows are (num_asked,) int32 or int64 tensors on the device, None for all rows in order; `where` (num_asked,) bool
@@ -58,11 +61,12 @@ class DevicePool:
         sliding_window: int | None = None,
         sink_tokens: int = 0,
         max_rollback: int = 0,
+        leased: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
         self.shape = pool_shape(num_blocks, block_size, num_rows, max_blocks, sliding_window, sink_tokens, max_rollback)
-        self.device = torch.device(device)
-        self._state = empty_state(self.shape, self.device, owns_all=True)
+        self._state = empty_state(self.shape, torch.device(device), owns_all=not flag("leased", leased))
+        self.device = self._state.numbers.device
         self._operations = operations_for(self.shape, self._state)
         self._all_rows = torch.arange(num_rows, device=self.device)
 
@@ -98,6 +102,11 @@ class DevicePool:
     def num_free(self) -> Tensor:
         """() int64: blocks that no row uses."""
         return self._state.counters[NUM_FREE]
+
+    @property
+    def counters(self) -> Tensor:
+        """`num_free` and behind it `outcome_counts`, int64 in one tensor; see `mirror.CounterMirror`."""
+        return self._state.counters
 
     @property
     def outcome_counts(self) -> Tensor:
@@ -163,6 +172,49 @@ class DevicePool:
         computed = check_optional("computed", computed, self.device, len(at))
         most = self.shape.max_blocks if at_most is None else integer("at_most", at_most, 1, self.shape.max_blocks)
         return self._operations.release_window(at, computed, chosen, most)
+
+    # To and from the host.
+
+    def lease(self, blocks: Tensor) -> None:
+        """These blocks (num_leased,) become the pool's own, and are free. That they were the host's until now, and are
+        named once, is not checked."""
+        leasing.lease(self._state, check_vector("blocks", blocks, self.device))
+
+    def return_lease(self, count: int) -> Tensor:
+        """Free blocks stop being the pool's own: the ids of as many as there are, (count,) int32, then -1. The host
+        knows them when it has read them."""
+        return leasing.return_lease(self._state, integer("count", count, 0, self.shape.num_blocks))
+
+    def import_(
+        self, rows: Tensor | None, block_tables: Tensor, lengths: Tensor, *, num_holes: Tensor | None = None,
+        where: Tensor | None = None, owning: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """Rows that are not in use become requests that began elsewhere: lengths[i] positions in the blocks of
+        block_tables[i], (num_asked, width) int32, of which a window has released `num_holes` (num_asked,).
+
+        The host lends these blocks until `take_back`: they are read here, and never written, since whoever would write
+        copies them first; they are not handed out. With `owning` they are the pool's own from now on.
+        """
+        at, chosen = self._rows(rows, where)
+        tables = check_tables(block_tables, self.device, len(at))
+        lengths = check_vector("lengths", lengths, self.device, len(at))
+        holes = check_optional("num_holes", num_holes, self.device, len(at))
+        return self._operations.import_(at, tables, lengths, holes, chosen, flag("owning", owning))
+
+    def export(self, rows: Tensor | None = None) -> ExportedRows:
+        """What the host must know to take these rows back; nothing changes. Read it, then `hand_over`."""
+        at, _ = self._rows(rows, None)
+        return leasing.export(self.shape, self._state, at)
+
+    def hand_over(self, rows: Tensor | None = None, *, where: Tensor | None = None) -> Tensor:
+        """As `free`, but the blocks that only one row has go with it: they are not the pool's own any more, and not
+        free."""
+        at, chosen = self._rows(rows, where)
+        return self._operations.hand_over(at, chosen)
+
+    def take_back(self, blocks: Tensor) -> None:
+        """The host lends these blocks no more, which no row has. Not checked: see `references`, where they are 1."""
+        leasing.take_back(self._state, check_vector("blocks", blocks, self.device))
 
     # The pool as a whole.
 

@@ -82,6 +82,8 @@ def empty_state(shape: PoolShape, device: torch.device, *, owns_all: bool) -> Po
     blocks, rows = shape.num_blocks, shape.num_rows
 
     def filled(value: int, *size: int) -> Tensor:
+        if value == 0:  # memory that is not touched until it is used
+            return torch.zeros(size, dtype=torch.int32, device=device)
         return torch.full(size, value, dtype=torch.int32, device=device)
 
     counters = torch.zeros(NUM_COUNTERS, dtype=torch.int64, device=device)

@@ -22,8 +22,9 @@ from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
 from pagedkv.spec.words import Block, Config, Copy, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token
 
 MOST_ROWS: Final = 64
-MOST_POSITIONS: Final = 2048
-"""Of a row, or twice as many as the pool has room for if that is more; longer requests are not for this subject."""
+MOST_POSITIONS: Final = 512
+"""Of a row, or as many as the pool has room for if that is more. A window lets requests be longer than the pool; longer
+ones than this are not for this subject."""
 REASONS: Final = {
     RowOutcome.RELEASED: Reason.RELEASED,
     RowOutcome.UNSERVABLE: Reason.UNSERVABLE,
@@ -52,12 +53,13 @@ class DeviceSubject:
         self.pool = self._new_pool(config.max_requests or MOST_ROWS)
         self._seats: dict[RequestId, _Seat] = {}
 
-    def _new_pool(self, num_rows: int) -> DevicePool:
+    def _new_pool(self, num_rows: int, *, leased: bool = False) -> DevicePool:
         config = self.config
-        max_blocks = max(2 * config.num_blocks, -(-MOST_POSITIONS // config.block_size))
+        max_blocks = max(config.num_blocks, -(-MOST_POSITIONS // config.block_size))
         return DevicePool(
             config.num_blocks, config.block_size, num_rows, max_blocks,
             sliding_window=config.sliding_window, sink_tokens=config.sink_tokens, max_rollback=config.max_rollback,
+            leased=leased,
         )  # fmt: skip
 
     def admit(
@@ -151,8 +153,16 @@ class DeviceSubject:
     def copy(self) -> "DeviceSubject":
         """A subject that goes its own way from here."""
         twin = twin_of(self)
-        twin.pool, twin._seats = self.pool.copy(), dict(self._seats)
+        twin.pool, twin._seats = self._loaded(), dict(self._seats)
         return twin
+
+    def _loaded(self) -> DevicePool:
+        """Another pool, into which the rows of this one are imported, and the other blocks are leased."""
+        pool, new = self.pool, self._new_pool(self.pool.shape.num_rows, leased=True)
+        there = pool.in_use > 0
+        new.import_(None, pool.block_tables, pool.seq_lens, num_holes=pool.num_holes, where=there, owning=True)
+        new.lease((pool.references == 0).nonzero()[:, 0])
+        return new
 
     def _append(self, rows: Sequence[Append]) -> list[Outcome]:
         counts = [len(token_array(row.tokens)) for row in rows]

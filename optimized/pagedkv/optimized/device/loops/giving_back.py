@@ -22,6 +22,24 @@ def free(fields: Fields, rows: Int64, where: Flags, block_size: int, outcome: In
 
 
 @compiled
+def hand_over(fields: Fields, rows: Int64, where: Flags, block_size: int, outcome: Int32) -> None:
+    """As `free`, but the blocks that only one row has are not the pool's own any more."""
+    pool = Arrays(*fields)
+    for i in range(len(rows)):
+        outcome[i] = present(pool, rows, where, i)
+        if outcome[i] == OK:
+            for entry in range((pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size):
+                block = pool.tables[rows[i], entry]
+                if block >= 0 and pool.references[block] == 1:
+                    pool.owned[block] = 0
+    for i in range(len(rows)):
+        if outcome[i] == OK:
+            give_back(pool, rows[i], 0, (pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size, 0)
+            pool.numbers[:, rows[i]] = 0
+    finish(pool, rows, outcome)
+
+
+@compiled
 def truncate(
     fields: Fields, rows: Int64, lengths: Int64, computed: Int64, where: Flags, block_size: int, window: int,
     sink_blocks: int, outcome: Int32,
@@ -79,13 +97,13 @@ def present(pool: Arrays, rows: Int64, where: Flags, i: int) -> int:
 
 @compiled
 def give_back(pool: Arrays, row: int, first: int, end: int, mark: int) -> None:
-    """Give back the table entries first..end - 1; `mark` is what stands there then. Blocks that nobody else has are
-    pushed on the free list."""
+    """Give back the table entries first..end - 1; `mark` is what stands there then. Blocks of the pool's own that
+    nobody else has are pushed on the free list."""
     for entry in range(first, end):
         block = pool.tables[row, entry]
         pool.tables[row, entry] = mark
         if block >= 0:
             pool.references[block] -= 1
-            if pool.references[block] == 0:
+            if pool.references[block] == 0 and pool.owned[block] > 0:
                 pool.free_list[pool.counters[NUM_FREE]] = block
                 pool.counters[NUM_FREE] += 1

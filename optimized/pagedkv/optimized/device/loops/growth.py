@@ -47,10 +47,10 @@ def grow_row(pool: Arrays, row: int, count: int, entering: bool, block_size: int
         return BAD_LENGTH
     length = pool.numbers[LENGTH, row]
     blocks, after = (length + block_size - 1) // block_size, (length + count + block_size - 1) // block_size
-    if after > pool.tables.shape[1]:
-        return TABLE_FULL
     if after - pool.numbers[HOLES, row] > len(pool.references):
         return UNSERVABLE
+    if after > pool.tables.shape[1]:
+        return TABLE_FULL
     inside = count > 0 and blocks * block_size > length  # it writes into a block that is there
     copied = inside and pool.references[pool.tables[row, blocks - 1]] > 1
     if after - blocks + copied > pool.counters[NUM_FREE]:

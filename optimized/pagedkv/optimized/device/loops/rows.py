@@ -11,7 +11,7 @@ from pagedkv.optimized.loops.arrays import Int32, Int64
 
 Flags: TypeAlias = NDArray[np.bool_]
 UNCLAIMED: Final = 2**31 - 1
-OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, TABLE_FULL, UNSERVABLE, CAPACITY = range(9)
+OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, UNSERVABLE, TABLE_FULL, CAPACITY = range(9)
 """As in `pagedkv.optimized.device.outcomes.RowOutcome`, whose members numba does not know."""
 
 
@@ -24,9 +24,11 @@ class Arrays(NamedTuple):
     free_list: Int32
     counters: Int64
     claims: Int32
+    owned: Int32
+    lent: Int32
 
 
-Fields: TypeAlias = tuple[Int32, Int32, Int32, Int32, Int64, Int32]
+Fields: TypeAlias = tuple[Int32, Int32, Int32, Int32, Int64, Int32, Int32, Int32]
 """The same as a plain tuple, which is faster to pass."""
 
 

@@ -8,7 +8,7 @@ from pagedkv.optimized.kernels.pool.rows import (
 )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_asked"])
+@triton.jit(do_not_specialize=["parents", "children", "where", "num_asked"])
 def fork_decide_kernel(
     parents,  # (num_asked,) int32 or int64
     children,  # (num_asked,) int32 or int64
@@ -43,7 +43,7 @@ def fork_decide_kernel(
     add_to_counters(counters, tallied)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parents", "children"])
 def fork_apply_kernel(
     parents,
     children,

@@ -21,7 +21,7 @@ def copies_needed(written, index, shared, owners, writers, last_writer):
     return shared & ~(is_last & (leaving == owners))
 
 
-@triton.jit(do_not_specialize=["num_asked", "most_tokens"])
+@triton.jit(do_not_specialize=["rows", "counts", "where", "num_asked", "most_tokens"])
 def grow_decide_kernel(
     rows,  # (num_asked,) int32 or int64
     counts,  # (num_asked,) int32 or int64, or None: one each
@@ -65,8 +65,8 @@ def grow_decide_kernel(
         blocks = (length + BLOCK_SIZE - 1) // BLOCK_SIZE
         after = (length + count + BLOCK_SIZE - 1) // BLOCK_SIZE
         found = tl.full((CHUNK,), OK, tl.int32)
-        found = tl.where(after - holes > num_blocks, UNSERVABLE, found)
         found = tl.where(after > max_blocks, TABLE_FULL, found)
+        found = tl.where(after - holes > num_blocks, UNSERVABLE, found)
         found = tl.where((count < 0) | (count > most_tokens), BAD_LENGTH, found)
         wrong = in_use if ENTERING else ~in_use
         found = tl.where(wrong | ~known, WRONG_ROW, found)
@@ -131,7 +131,7 @@ def grow_decide_kernel(
     add_to_counters(counters, tallied)
 
 
-@triton.jit(do_not_specialize=["num_asked", "total"])
+@triton.jit(do_not_specialize=["rows", "counts", "num_asked", "total"])
 def grow_apply_kernel(
     rows,
     counts,

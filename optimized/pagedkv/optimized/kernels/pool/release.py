@@ -1,9 +1,10 @@
-"""free, truncate and release_window: a range of each row's table entries is given back, in five launches.
+"""free, truncate, release_window, hand_over: a range of each row's table entries is given back, in five launches (six).
 
 `release_decide` (one program) finds the ranges. `release_drop` takes the references away, and finds of each block the
 last table entry of the call that gives it back. `release_mark` (after all references have gone) leaves in each of
 those entries what is to be done for its block; `release_scan` (one program) finds places on the free list for it, and
-`release_push` does it. Drop, mark and push have a program for each row.
+`release_push` does it. To hand over, `release_disown` runs before the drop. Disown, drop, mark and push have a program
+for each row.
 """
 
 import triton
@@ -19,7 +20,7 @@ TRUNCATE = tl.constexpr(1)
 WINDOW = tl.constexpr(2)
 
 
-@triton.jit(do_not_specialize=["num_asked", "at_most"])
+@triton.jit(do_not_specialize=["rows", "lengths", "computed", "where", "num_asked", "at_most"])
 def release_decide_kernel(
     rows,  # (num_asked,) int32 or int64
     lengths,  # (num_asked,) int32 or int64: of TRUNCATE, else None
@@ -82,7 +83,29 @@ def release_decide_kernel(
     add_to_counters(counters, tallied)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
+def release_disown_kernel(
+    rows,
+    tables,  # (num_rows, max_blocks) int32
+    references,  # (num_blocks,) int32
+    owned,  # (num_blocks,) int32
+    first,
+    end,
+    max_blocks,
+    PIECE: tl.constexpr,
+):
+    """The blocks that only this row has are not the pool's own any more: they go with it."""
+    index = tl.program_id(0)
+    low, high = tl.load(first + index), tl.load(end + index)
+    row = tl.load(rows + index).to(tl.int64)
+    for start in range(low, high, PIECE):
+        entry = start + tl.arange(0, PIECE)
+        block = tl.load(tables + row * max_blocks + entry, mask=entry < high, other=-1)
+        alone = (block >= 0) & (tl.load(references + block, mask=block >= 0, other=0) == 1)
+        tl.store(owned + block, 0, mask=alone)
+
+
+@triton.jit(do_not_specialize=["rows"])
 def release_drop_kernel(
     rows,
     tables,  # (num_rows, max_blocks) int32
@@ -104,11 +127,12 @@ def release_drop_kernel(
         tl.atomic_max(last_release + block, index * max_blocks + entry, mask=block >= 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def release_mark_kernel(
     rows,
     tables,
     references,
+    owned,  # (num_blocks,) int32: whether a block is the pool's own
     last_release,
     first,
     end,
@@ -116,8 +140,8 @@ def release_mark_kernel(
     max_blocks,
     PIECE: tl.constexpr,
 ):
-    """Leave in each entry of one row: the block, if it is free now and the entry stands for it; -2 - block, if it is
-    not free and the entry stands for it; -1 otherwise."""
+    """Leave in each entry of one row: the block, if it goes to the free list and the entry stands for it; -2 - block,
+    if it does not and the entry stands for it; -1 otherwise."""
     index = tl.program_id(0)
     low, high = tl.load(first + index), tl.load(end + index)
     row = tl.load(rows + index).to(tl.int64)
@@ -129,6 +153,7 @@ def release_mark_kernel(
         is_block = block >= 0
         stands = is_block & (tl.load(last_release + block, mask=is_block, other=-2) == index * max_blocks + entry)
         is_free = stands & (tl.load(references + block, mask=is_block, other=1) == 0)
+        is_free = is_free & (tl.load(owned + block, mask=is_block, other=0) > 0)
         tl.store(at, tl.where(is_free, block, tl.where(stands, -2 - block, -1)), mask=entry < high)
         count += tl.sum(is_free.to(tl.int32), 0)
     tl.store(freed + index, count)
@@ -152,7 +177,7 @@ def release_scan_kernel(
     tl.store(counters, height)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "lengths"])
 def release_push_kernel(
     rows,
     lengths,
