@@ -13,7 +13,8 @@ from tests.benchmarks.gpu.bandwidth import copy_bandwidth
 from tests.benchmarks.gpu.contenders import contenders
 from tests.benchmarks.gpu.grid import rows, smoke
 from tests.benchmarks.gpu.machine import machine, slug
-from tests.benchmarks.gpu.page import render
+from tests.benchmarks.gpu.page import pool_lines, render
+from tests.benchmarks.gpu.pool import measure_pool, pool_faults
 from tests.benchmarks.gpu.results import faults, plain, wanted
 from tests.benchmarks.gpu.session import Deadline, Session, jobs
 from tests.benchmarks.gpu.timing import CudaTimer, HostTimer, Timer
@@ -42,10 +43,11 @@ def measure(device: torch.device, seconds: float, timer: Timer) -> dict[str, Any
     deadline, on_gpu = Deadline(seconds), device.type == "cuda"
     about = machine(device)
     bandwidth = copy_bandwidth(device, timer, None if on_gpu else SMOKE_BYTES)
+    pool = measure_pool(device, timer, deadline)
     session = Session(device, timer, deadline, tell=lambda line: print(line, file=sys.stderr, flush=True))
     planned = jobs(rows() if on_gpu else smoke(), contenders())
     found = [plain(outcome, bandwidth) for outcome in session.run(planned)]
-    return {"machine": about, "command": "make gpu", "copy_bandwidth": bandwidth, "rows": found}
+    return {"machine": about, "command": "make gpu", "copy_bandwidth": bandwidth, "rows": found, "pool": pool}
 
 
 def main(given: Sequence[str] | None = None, timer: Timer | None = None) -> int:
@@ -68,8 +70,9 @@ def main(given: Sequence[str] | None = None, timer: Timer | None = None) -> int:
     page.write_text(render(result), encoding="utf-8")
     for each in wanted(result["rows"]):
         print(f"{each.what}: wanted {each.wanted}, measured {each.measured or 'nothing'}")
+    print(pool_lines(result["pool"]), end="")
     print(f"written: {page}")
-    failed = faults(result["rows"])
+    failed = [*faults(result["rows"]), *pool_faults(result["pool"])]
     print("".join(f"NOT TIMED: {line}\n" for line in failed), end="")
     return 1 if failed else 0
 

@@ -47,6 +47,14 @@ Decoding requests and a chunk of a prompt in one call.
 
 """,
 }
+POOL = """
+## The device pool
+
+Microseconds of an operation for all rows, by replays of a CUDA graph, and of a decode step of one layer, by the clock
+of the host until the device has done it. "Blocks from the host": the block manager hands them out, and tables, lengths
+and slots are copied before each step.
+
+"""
 LEFT_OUT = """
 ## Not measured
 
@@ -64,8 +72,22 @@ def render(result: dict[str, Any]) -> str:
         if timed:
             heads = "/".join(sorted({str(row["num_kv_heads"]) for row in timed}))
             parts += [text.format(heads=heads), _table(timed)]
+    if result.get("pool"):  # a page from before the pool has none
+        parts += [POOL, pool_lines(result["pool"])]
     missing = [row for row in found if "seconds" not in row]
     return "".join([*parts, *([LEFT_OUT, _left_out(missing)] if missing else [])])
+
+
+def pool_lines(found: Iterable[dict[str, Any]]) -> str:
+    """A table of what `measure_pool` has found."""
+    return listing(["what", "rows", "µs", "±"], ((line["what"], line["rows"], *_time(line)) for line in found))
+
+
+def _time(line: dict[str, Any]) -> tuple[str, str]:
+    if "seconds" not in line:
+        return line["why"].replace("|", "/"), ""
+    eager = "" if line["captured"] else " (eager)"
+    return figure(1e6 * line["seconds"]) + eager, f"{line['spread']:.0%}"
 
 
 def _wanted(found: Sequence[dict[str, Any]]) -> str:
@@ -82,9 +104,8 @@ def _table(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:
-    time = figure(1e6 * row["seconds"]) + ("" if row["captured"] else " (eager)")
     rates = (f"{row['of_bandwidth']:.0%}", figure(row["tflops"]))
-    return (row["row"], row["group"], row["block_size"], row["contender"], time, f"{row['spread']:.0%}", *rates)
+    return (row["row"], row["group"], row["block_size"], row["contender"], *_time(row), *rates)
 
 
 def _left_out(rows: Sequence[dict[str, Any]]) -> str:

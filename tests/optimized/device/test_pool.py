@@ -137,6 +137,16 @@ def test_what_a_row_is_told(call: Callable[[DevicePool], Tensor], outcome: list[
     assert pool.outcome_counts.sum().item() == 2 + len(outcome)
 
 
+def test_slots_for_which_total_leaves_no_room_are_a_bad_length_and_no_sum_overflows() -> None:
+    pool = pool_of(1, 1, 1, 1)
+    plan = pool.append(None, vector(2, 3, 0, 1), total=4)
+    assert plan.outcome.tolist() == [OK, BAD_LENGTH, BAD_LENGTH, BAD_LENGTH]
+    assert plan.slot_mapping.tolist() == [1, 2, -1, -1]
+    plan = pool.append(None, torch.tensor([1, 2**63 - 1, 2**63 - 1, 1]), total=4)
+    assert (plan.outcome.tolist(), plan.slot_mapping.tolist()) == ([OK, *[BAD_LENGTH] * 3], [3, -1, -1, -1])
+    assert (pool.seq_lens.tolist(), holds(pool)) == ([4, 1, 1, 1], True)
+
+
 def test_what_never_fits_is_told_apart_from_what_does_not_fit_now() -> None:
     pool = pool_of(4, 4, num_blocks=2, max_blocks=4)
     assert pool.append(vector(0, 1), vector(4, 5)).outcome.tolist() == [CAPACITY, UNSERVABLE]
@@ -205,6 +215,7 @@ def test_blocks_and_contents_move_together() -> None:
         (lambda: pool_of().append([0]), "rows"),  # type: ignore[arg-type]  # which is the point
         (lambda: pool_of().append(torch.zeros(1)), r"rows\.dtype"),
         (lambda: pool_of().append(vector(0)[None]), r"rows\.shape"),
+        (lambda: DevicePool(4, 1, 1, 2**28).free(vector(*[-1] * 9)), r"rows\.shape"),
         (lambda: pool_of().append(vector(0), vector(1, 2)), r"counts\.shape"),
         (lambda: pool_of().append(torch.zeros(1, dtype=torch.int32, device="meta")), r"rows\.device"),
         (lambda: pool_of().free(vector(0), where=vector(1)), r"where\.dtype"),

@@ -1,4 +1,5 @@
-"""The sources that decide what a kernel does: one short hash names them.
+"""The sources that decide what a kernel of attention does: one short hash names them. (Those of the device pool lie in
+a folder of their own: no figure is kept of them.)
 
 A figure measured on a kernel (its error, its registers, its speed) belongs to these sources. Beside the figure stands
 their hash, and another hash marks the figure as stale.

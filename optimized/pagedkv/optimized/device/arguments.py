@@ -40,6 +40,14 @@ def check_vector(name: str, value: object, device: torch.device, length: int | N
     return tensor
 
 
+def check_rows(name: str, value: object, device: torch.device, shape: PoolShape) -> Tensor:
+    """Rows of a call: so many that their table entries have numbers in int32."""
+    tensor, most = check_vector(name, value, device), 2**31 // shape.max_blocks
+    if len(tensor) > most:
+        raise Misuse(f"{name}.shape", tuple(tensor.shape), f"at most {most} rows with tables of {shape.max_blocks}")
+    return tensor
+
+
 def check_tables(value: object, device: torch.device, rows: int) -> Tensor:
     """Block tables, a row of int32 for each row that is asked for."""
     if not isinstance(value, Tensor):

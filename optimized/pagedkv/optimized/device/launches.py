@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pagedkv.optimized.attention.tuned import power_of_two
 from pagedkv.optimized.device.plan import PoolPlan
-from pagedkv.optimized.device.state import MOST, PoolShape, PoolState
+from pagedkv.optimized.device.state import MOST, NO_LIMIT, PoolShape, PoolState
 from pagedkv.optimized.kernels.pool.bring import import_apply_kernel, import_decide_kernel
 from pagedkv.optimized.kernels.pool.fork import fork_apply_kernel, fork_decide_kernel
 from pagedkv.optimized.kernels.pool.grow import grow_apply_kernel, grow_decide_kernel
@@ -22,7 +22,7 @@ from pagedkv.optimized.kernels.pool.release import (
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec.words import ceil_div
 
-CHUNKS: Final = 32, 2048
+CHUNKS: Final = 32, 1024
 """Rows that the one program of a decision looks at together, at the least and at the most."""
 PIECES: Final = 32, 1024
 """Table entries or slots that a program of a row looks at together."""
@@ -40,7 +40,7 @@ def grow_launches(
     """admit or append; see `loops.growth`."""
     rows, counts, where = dense(rows), dense(counts), dense(where)
     asked, device = len(rows), rows.device
-    most_tokens = MOST if total is None else total
+    limit = NO_LIMIT if total is None else total
     outcome, seq_lens, taken, written = _vectors(4, asked, torch.int32, device)
     copies = torch.empty(asked, 2, dtype=torch.int32, device=device)
     top, first_slot = _vectors(2, asked + 1, torch.int64, device)
@@ -51,7 +51,7 @@ def grow_launches(
         "grow_decide", f"rows={chunk}", grow_decide_kernel, (1,),
         (
             rows, counts, where, state.numbers, state.tables, state.references, state.counters, state.claims,
-            state.writers, state.last_writer, outcome, seq_lens, taken, written, top, first_slot, asked, most_tokens,
+            state.writers, state.last_writer, outcome, seq_lens, taken, written, top, first_slot, asked, limit,
             shape.num_rows, shape.num_blocks, shape.max_blocks,
         ),
         {**constants, "CHUNK": chunk, "num_warps": _warps(chunk)},

@@ -11,7 +11,7 @@ from pagedkv.optimized.device.loops import giving_back, growth, importing, shari
 from pagedkv.optimized.device.loops.compiling import FOLDER
 from pagedkv.optimized.device.loops.rows import Fields, Flags
 from pagedkv.optimized.device.plan import PoolPlan
-from pagedkv.optimized.device.state import MOST, PoolShape, PoolState, empty_state
+from pagedkv.optimized.device.state import MOST, NO_LIMIT, PoolShape, PoolState, empty_state
 from pagedkv.optimized.loops.arrays import Int64
 from pagedkv.optimized.warm import warm
 
@@ -36,9 +36,9 @@ class LoopOperations:
         count, bs = len(rows), self.shape.block_size
         outcome, seq_lens = torch.empty((2, count), dtype=torch.int32)
         copies, slots = torch.empty((count, 2), dtype=torch.int32), torch.empty(total or 0, dtype=torch.int64)
-        most = MOST if total is None else total
+        limit = NO_LIMIT if total is None else total
         growth.grow(
-            self._fields, _numbers(rows), _numbers(counts), _flags(where), entering, bs, most,
+            self._fields, _numbers(rows), _numbers(counts), _flags(where), entering, bs, limit,
             outcome.numpy(), seq_lens.numpy(), copies.numpy(), slots.numpy(),
         )  # fmt: skip
         return PoolPlan(outcome, seq_lens, slots, copies)

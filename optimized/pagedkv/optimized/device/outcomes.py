@@ -18,7 +18,8 @@ class RowOutcome(IntEnum):
     WRONG_ROW = 3
     """The row is past the end of the pool, or it is not in use; for `admit` and the child of a fork: it is in use."""
     BAD_LENGTH = 4
-    """A count or length < 0 or more than `total`, for `truncate` past the end; or past 2**30."""
+    """A count or length < 0 or past 2**30; one that, with those before it, is past `total`; for `truncate` one past
+    the end."""
     RELEASED = 5
     """A truncate would bring back positions that the sliding window has released."""
     UNSERVABLE = 6

@@ -29,7 +29,14 @@ from torch import Tensor
 
 from pagedkv.optimized.arguments import flag, integer
 from pagedkv.optimized.device import leasing
-from pagedkv.optimized.device.arguments import check_optional, check_tables, check_vector, check_where, pool_shape
+from pagedkv.optimized.device.arguments import (
+    check_optional,
+    check_rows,
+    check_tables,
+    check_vector,
+    check_where,
+    pool_shape,
+)
 from pagedkv.optimized.device.checking import broken
 from pagedkv.optimized.device.leasing import ExportedRows
 from pagedkv.optimized.device.operations import operations_for
@@ -119,7 +126,7 @@ class DevicePool:
         self, rows: Tensor | None, lengths: Tensor, *, total: int | None = None, where: Tensor | None = None
     ) -> PoolPlan:
         """Rows that are not in use get lengths[i] >= 0 positions. With `total`, the sum of the lengths or more, the
-        plan has their slots."""
+        plan has their slots; rows for whose slots there is no room are `BAD_LENGTH`."""
         at, chosen = self._rows(rows, where)
         lengths = check_vector("lengths", lengths, self.device, len(at))
         return self._operations.grow(at, lengths, chosen, entering=True, total=_total(total))
@@ -129,8 +136,7 @@ class DevicePool:
         where: Tensor | None = None,
     ) -> PoolPlan:  # fmt: skip
         """Rows get counts[i] >= 0 positions more, or one each. What shares its last block with another owner gets a
-        copy of it first. With `total`, the sum of the counts or more, the plan has the slots; without counts it always
-        has."""
+        copy of it first. With `total`, as in `admit`, the plan has the slots; without counts it always has."""
         at, chosen = self._rows(rows, where)
         counts = check_optional("counts", counts, self.device, len(at))
         most = len(at) if counts is None else _total(total)
@@ -240,7 +246,7 @@ class DevicePool:
         return twin
 
     def _rows(self, rows: Tensor | None, where: Tensor | None, name: str = "rows") -> tuple[Tensor, Tensor | None]:
-        at = self._all_rows if rows is None else check_vector(name, rows, self.device)
+        at = self._all_rows if rows is None else check_rows(name, rows, self.device, self.shape)
         return at, check_where(where, self.device, len(at))
 
 

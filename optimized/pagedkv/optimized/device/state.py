@@ -18,6 +18,8 @@ NUM_NUMBERS: Final = 3
 
 MOST: Final = 2**30
 """Of table entries of a pool, and of positions of a row: so that their numbers, and small sums of them, are int32."""
+NO_LIMIT: Final = 2**62
+"""Of the slots of a call that asks for none."""
 UNCLAIMED: Final = 2**31 - 1
 
 

@@ -1,7 +1,11 @@
 """admit and append: who is served (`grow_decide`, one program), and what each row gets (`grow_apply`, a program each).
 
-Rows are served in order, whole or not at all, by the rounds that `pagedkv.optimized.device.serving` explains. Rows that
-do not fit in a chunk wait for the next one, which begins with what is left.
+Rows are served in order, whole or not at all. That is a sum over the rows before, except where one of them is refused:
+what it would have taken is left for those behind it, and a block that it would have left stays shared. So it goes by
+rounds. A round takes all rows that were not decided yet for served, and finds what each needs. Rows that need more than
+is left can never be served, since what is left only shrinks and needs only grow; of the others, as many as fit one
+after another are. Where nothing is refused there is one round. Rows of one chunk are decided together, those of the
+next one with what is left.
 """
 
 import triton
@@ -12,6 +16,8 @@ from pagedkv.optimized.kernels.pool.rows import (
     is_first, read_rows, tally, unclaim_rows,
 )  # fmt: skip
 
+MOST = tl.constexpr(2**30)
+
 
 @triton.jit
 def copies_needed(written, index, shared, owners, writers, last_writer):
@@ -21,7 +27,7 @@ def copies_needed(written, index, shared, owners, writers, last_writer):
     return shared & ~(is_last & (leaving == owners))
 
 
-@triton.jit(do_not_specialize=["rows", "counts", "where", "num_asked", "most_tokens"])
+@triton.jit(do_not_specialize=["rows", "counts", "where", "num_asked", "limit"])
 def grow_decide_kernel(
     rows,  # (num_asked,) int32 or int64
     counts,  # (num_asked,) int32 or int64, or None: one each
@@ -40,7 +46,7 @@ def grow_decide_kernel(
     top,  # (num_asked,) int64: the height of the free list before it takes them
     first_slot,  # (num_asked + 1,) int64: where its slots begin in the slot mapping; then where the last ones end
     num_asked,
-    most_tokens,  # that a row may ask for
+    limit,  # of slots: rows whose own would be past it are not served
     num_rows,
     num_blocks,
     max_blocks,
@@ -67,7 +73,9 @@ def grow_decide_kernel(
         found = tl.full((CHUNK,), OK, tl.int32)
         found = tl.where(after > max_blocks, TABLE_FULL, found)
         found = tl.where(after - holes > num_blocks, UNSERVABLE, found)
-        found = tl.where((count < 0) | (count > most_tokens), BAD_LENGTH, found)
+        asked_for = tl.where(is_asked, tl.minimum(tl.maximum(count, 0), MOST), 0)  # so that no sum overflows
+        end = slots + tl.cumsum(asked_for, 0)
+        found = tl.where((count < 0) | (count > MOST) | (end > limit), BAD_LENGTH, found)
         wrong = in_use if ENTERING else ~in_use
         found = tl.where(wrong | ~known, WRONG_ROW, found)
         found = tl.where(known & ~is_first(claims, row, known, index), DUPLICATE, found)
@@ -82,8 +90,7 @@ def grow_decide_kernel(
         tl.store(seq_lens + index, length, mask=is_asked)
         tl.store(taken + index, (after - blocks).to(tl.int32), mask=is_asked)
         tl.store(written + index, tl.where(shared, old, -1), mask=is_asked)
-        asked_for = tl.where(is_asked, tl.maximum(count, 0), 0)
-        tl.store(first_slot + index, slots + tl.cumsum(asked_for, 0) - asked_for, mask=is_asked)
+        tl.store(first_slot + index, end - asked_for, mask=is_asked)
         slots += tl.sum(asked_for, 0)
     tl.store(first_slot + num_asked, slots)
     tl.debug_barrier()
