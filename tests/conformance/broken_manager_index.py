@@ -18,7 +18,7 @@ ENTERING: Final = (
         "a block is published twice",
         "rule 7: the present entry stays",
         "loops.paths",
-        ("    if m.links[node, HOLDERS + group] == NOTHING:\n", "    if True:\n"),
+        ("    if block != HOLE and m.links[node, HOLDERS + group] == NOTHING:\n", "    if block != HOLE:\n"),
     ),
     mutant(
         "one path for all blocks of a commit",

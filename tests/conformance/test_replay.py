@@ -23,7 +23,9 @@ from tests.conformance.legal import LEGAL
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*.jsonl"))
 OF_OURS = [path for path in CORPUS if not re.match(r"B\d{3}_", path.name)]
 """Those of a bug by its id have a mutant of their own, in `test_real_bugs`."""
-ON_THE_HOST = re.compile(r"the subject (does not declare|has no) (prefix_cache|reserve|preempt|swap|overlapped_steps)")
+ON_THE_HOST = re.compile(
+    r"the subject (does not declare|cannot be made with .*:) (prefix_cache|reserve|preempt|swap|overlapped_steps)"
+)
 """Why a trace is not applicable to the device pool."""
 every_trace = pytest.mark.parametrize("path", OF_OURS, ids=lambda path: path.stem)
 

@@ -119,8 +119,7 @@ def _rest(pool: DevicePool, rng: np.random.Generator, name: str, rows: Any, aske
         return {"lengths": vector(rng, shorter)}
     if name == "release_window":
         computed = np.maximum(0, lengths - rng.integers(0, 2, asked))
-        at_most = int(rng.integers(1, 3)) if rng.random() < 0.5 else None
-        return {"computed": None if rng.random() < 0.5 else vector(rng, computed), "at_most": at_most}
+        return {"computed": None if rng.random() < 0.5 else vector(rng, computed)}
     return {}
 
 

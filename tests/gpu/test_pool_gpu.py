@@ -93,7 +93,7 @@ def append_and_free(pool: DevicePool, flags: Tensor) -> list[Tensor]:
 def append_and_release(pool: DevicePool, flags: Tensor) -> list[Tensor]:
     """What the window has left behind is given back."""
     plan = pool.append(where=flags)
-    return [*plan, pool.release_window(at_most=1, where=plan.outcome == 0)]
+    return [*plan, pool.release_window(where=plan.outcome == 0)]
 
 
 def fork_and_free(pool: DevicePool, flags: Tensor) -> list[Tensor]:
@@ -161,7 +161,7 @@ CALLS: Final[dict[str, Quiet]] = {
     "append counts": lambda pool, rows, flags: pool.append(rows, rows % 3, total=2 * len(rows), where=flags),
     "fork": lambda pool, rows, flags: pool.fork(rows, rows.flip(0), where=flags),
     "truncate": lambda pool, rows, flags: pool.truncate(None, rows % 3, computed=rows % 2, where=flags),
-    "release_window": lambda pool, rows, flags: pool.release_window(computed=rows % 2, at_most=2),
+    "release_window": lambda pool, rows, flags: pool.release_window(computed=rows % 2),
     "free": lambda pool, rows, flags: pool.free(where=flags),
     "permute": lambda pool, rows, flags: pool.permute(torch.arange(pool.shape.num_blocks, device=pool.device)),
     "check": lambda pool, rows, flags: pool.check(),
@@ -171,7 +171,7 @@ CALLS: Final[dict[str, Quiet]] = {
     "hand_over": lambda pool, rows, flags: pool.hand_over(where=flags),
     "return_lease": lambda pool, rows, flags: pool.return_lease(2),
     "lease": lambda pool, rows, flags: pool.lease(rows[:0]),
-    "take_back": lambda pool, rows, flags: pool.take_back(rows[:0]),
+    "end_loan": lambda pool, rows, flags: pool.end_loan(rows[:0]),
 }
 
 

@@ -77,7 +77,7 @@ def _not_applicable(trace: Trace, factory: SubjectFactory, config: Config) -> st
     except Misuse as misuse:
         if misuse.argument not in OPTIONS:
             raise
-        return f"the subject has no {misuse}"
+        return f"the subject cannot be made with the options of the trace: {misuse}"
     can = subject.capabilities
     needs = required(config, [line.op for line in trace.lines])
     needed = {*trace.header.requires, *needs} - {"prefix_cache", "dedup"}  # options that most traces do not turn on

@@ -10,13 +10,13 @@ HOST_KERNELS: Final = (
         "bring",
         "lent without a reference of the host's",
         "invariants",
-        ("            tl.atomic_add(references + block, 1, mask=is_block & (before == 0))\n", ""),
+        ("block, 1, mask=is_block & (before == 0)", "block, 0, mask=is_block & (before == 0)"),
     ),
     kernel(
         "bring",
         "lent without a reference of the row's",
         "invariants",
-        ("block, 1, mask=is_block)\n        if", "block, 0, mask=is_block)\n        if"),
+        ('block, 1, mask=is_block, sem="relaxed")\n        if', 'block, 0, mask=is_block, sem="relaxed")\n        if'),
     ),
     kernel(
         "bring",
@@ -57,7 +57,7 @@ HOST_KERNELS: Final = (
         "lent without atomics",
         "races",
         (
-            "before = tl.atomic_max(lent + block, 1, mask=is_block)",
+            'before = tl.atomic_max(lent + block, 1, mask=is_block, sem="relaxed")',
             (
                 "before = tl.load(lent + block, mask=is_block, other=1)\n"
                 "            tl.store(lent + block, 1, mask=is_block)"

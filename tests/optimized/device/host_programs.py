@@ -74,10 +74,10 @@ def draw_return(rng: random.Random, pool: DevicePool) -> Call:
     return Call("return_lease", {"count": rng.randint(0, min(4, pool.shape.num_blocks))})
 
 
-def draw_take_back(rng: random.Random, pool: DevicePool) -> Call:
+def draw_end_loan(rng: random.Random, pool: DevicePool) -> Call:
     """What no row reads any more."""
     blocks = [block for block in of_the_host(pool, lent=True) if pool.references[block] == 1]
-    return Call("take_back", {"blocks": strided(rng, torch.tensor(blocks, dtype=torch.int32), 0)})
+    return Call("end_loan", {"blocks": strided(rng, torch.tensor(blocks, dtype=torch.int32), 0)})
 
 
 HOST_KINDS: Final[Mapping[str, tuple[int, Draw]]] = {
@@ -86,6 +86,6 @@ HOST_KINDS: Final[Mapping[str, tuple[int, Draw]]] = {
     "export": (1, draw_export),
     "lease": (2, draw_lease),
     "return_lease": (1, draw_return),
-    "take_back": (2, draw_take_back),
+    "end_loan": (2, draw_end_loan),
 }
 """How often each is drawn, and by what."""

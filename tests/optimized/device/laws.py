@@ -12,6 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import torch
+from pagedkv.optimized.audit.access_log import LaunchAccess
 from pagedkv.optimized.audit.interpret import InterpretedError, OutOfBounds, ordered, recording, shuffled
 from pagedkv.optimized.device import launches as intact
 from pagedkv.optimized.device.checking import INVARIANTS
@@ -125,7 +126,8 @@ def _backwards(programs: list[Any]) -> list[Any]:
 
 
 def wrong_access(launches: Any, seed: int, count: int) -> str | None:
-    """No program touches what another one of its launch writes; atomics may meet each other."""
+    """No program touches what another one of its launch writes; atomics may meet each other. Nor does it read what it
+    writes itself, unless a barrier lies between: the interpreter runs a program as one thread, and a GPU as many."""
     rng = random.Random(seed)
     pool = draw_pool(rng)
     for call in calls(rng, pool, count):
@@ -135,7 +137,28 @@ def wrong_access(launches: Any, seed: int, count: int) -> str | None:
             call.on(twin)
         if found := log.conflicts(atomics_declared=True):
             return f"{call}: {found[:2]}"
+        for launch in log.launches:
+            if launch.kernel not in WITH_BARRIERS and (own := read_and_written(launch)):
+                return f"{call}: {launch.kernel} reads what it writes: {own}"
     return None
+
+
+WITH_BARRIERS: Final = {
+    "grow_decide_kernel", "fork_decide_kernel", "release_decide_kernel", "import_decide_kernel", "release_scan_kernel",
+    "release_mark_kernel", "release_push_kernel",
+}  # fmt: skip
+"""Kernels in which a barrier lies between a read of memory and a write to it, or one thread does both."""
+
+
+def read_and_written(launch: LaunchAccess) -> list[tuple[int, ...]]:
+    """Programs that load bytes that they store: their threads run apart, and some may load what others have stored."""
+    found: list[tuple[int, ...]] = []
+    for program in launch.programs:
+        loads, stores = program.spans("load"), program.spans("store")
+        meets = (loads[:, None, 0] < stores[None, :, 1]) & (stores[None, :, 0] < loads[:, None, 1])
+        if meets.any():
+            found.append(program.program)
+    return found
 
 
 def seen_junk(make: Make, seed: int, count: int) -> str | None:

@@ -42,7 +42,15 @@ LOOP_MUTANTS: Final = (
         ("first, end = (lengths[i] + block_size - 1) // block_size,", "first, end = lengths[i] // block_size,"),
     ),
     loop("giving_back", "window off by one", "fuzz", ("max(0, written - kept)", "max(0, written - kept + 1)")),
-    loop("giving_back", "a hole is given back", "invariants", ("        if block >= 0:\n", "        if True:\n")),
+    loop(
+        "giving_back",
+        "a hole is given back",
+        "invariants",
+        (
+            "        if 0 <= block < len(pool.references):\n            pool.references[block] -= 1",
+            "        if True:\n            pool.references[block] -= 1",
+        ),
+    ),
     loop(
         "giving_back",
         "what was released may come back",

@@ -9,7 +9,13 @@ GROW: Final = (
         "grow",
         "lost decrement on copy-on-write",
         "state",
-        ("        tl.atomic_add(references + old, -1, mask=copied)\n", ""),
+        ('        tl.atomic_add(references + old, -1, mask=copied, sem="relaxed")\n', ""),
+    ),
+    kernel(
+        "grow",
+        "lengths are read where they are written",
+        "races",
+        ("        tl.store(seq_lens + index, tl.where(served, now, 0))", "        tl.store(before + index, now)"),
     ),
     kernel("grow", "prefix sum inclusive", "state", ("left - (reach - need)", "left - reach")),
     kernel(
@@ -108,7 +114,7 @@ GROW: Final = (
         "the old block is given up without atomics",
         "races",
         (
-            "tl.atomic_add(references + old, -1, mask=copied)",
+            'tl.atomic_add(references + old, -1, mask=copied, sem="relaxed")',
             "tl.store(references + old, tl.load(references + old, mask=copied) - 1, mask=copied)",
         ),
     ),
@@ -119,14 +125,14 @@ FORK: Final = (
         "fork",
         "reference of a fork not counted",
         "invariants",
-        ("        tl.atomic_add(references + block, 1, mask=block >= 0)\n", ""),
+        ("tl.atomic_add(references + block, 1, mask=", "tl.atomic_add(references + block, 0, mask="),
     ),
     kernel(
         "fork",
         "references counted without atomics",
         "races",
         (
-            "tl.atomic_add(references + block, 1, mask=block >= 0)",
+            'tl.atomic_add(references + block, 1, mask=(block >= 0) & (block < num_blocks), sem="relaxed")',
             "tl.store(references + block, tl.load(references + block, mask=block >= 0) + 1, mask=block >= 0)",
         ),
     ),
@@ -137,7 +143,9 @@ FORK: Final = (
         ("(length + BLOCK_SIZE - 1) // BLOCK_SIZE", "length // BLOCK_SIZE"),
     ),
     kernel("fork", "a child without holes", "state", ("tl.load(numbers + 2 * num_rows + parent)", "0")),
-    kernel("fork", "a hole gets a reference", "state", ("1, mask=block >= 0", "1, mask=is_entry")),
+    kernel(
+        "fork", "a hole gets a reference", "state", ("1, mask=(block >= 0) & (block < num_blocks)", "1, mask=is_entry")
+    ),
     kernel("fork", "over a row in use", "state", ("taken | missing", "missing")),
     kernel("fork", "of a row that is not in use", "state", ("taken | missing", "taken")),
     kernel("fork", "the first piece again and again", "pieces", ("tl.program_id(1) * PIECE", "0 * PIECE")),
@@ -166,8 +174,8 @@ RELEASE: Final = (
         "block 0 is never given back",
         "state",
         (
-            "tl.atomic_add(references + block, -1, mask=block >= 0)",
-            "tl.atomic_add(references + block, -1, mask=block > 0)",
+            "tl.atomic_add(references + block, -1, mask=is_block",
+            "tl.atomic_add(references + block, -1, mask=is_block & (block > 0)",
         ),
     ),
     kernel(
@@ -175,8 +183,8 @@ RELEASE: Final = (
         "references taken away without atomics",
         "races",
         (
-            "tl.atomic_add(references + block, -1, mask=block >= 0)",
-            "tl.store(references + block, tl.load(references + block, mask=block >= 0) - 1, mask=block >= 0)",
+            'tl.atomic_add(references + block, -1, mask=is_block, sem="relaxed")',
+            "tl.store(references + block, tl.load(references + block, mask=is_block) - 1, mask=is_block)",
         ),
     ),
     kernel(
@@ -227,14 +235,13 @@ RELEASE: Final = (
         ("tl.store(numbers + row, 0, mask=served)", "tl.store(numbers + row, 1, mask=served)"),
     ),
     kernel("release", "the next query stands at the new end", "state", ("tl.minimum(shorter, written)", "shorter")),
-    kernel("release", "as many blocks as there are", "state", ("low + at_most)", "low + 10**6)")),
     kernel("release", "sinks are given back", "state", ("low = (holes + SINK_BLOCKS)", "low = holes")),
     kernel("release", "a hole without its mark", "invariants", ("-1 if WHAT == WINDOW else 0", "0")),
 )
 
 ROWS: Final = (
     kernel(
-        "rows", "duplicates served twice", "state", ('cache_modifier=".cg") == index', 'cache_modifier=".cg") <= index')
+        "rows", "duplicates served twice", "state", ('cache_modifier=".cg") != index', 'cache_modifier=".cg") > index')
     ),
     kernel(
         "rows", "rows stay claimed", "invariants", ("tl.store(claims + row, UNCLAIMED,", "tl.store(claims + row, 0,")
@@ -266,7 +273,6 @@ FOUND_AT: Final = {
     "of a row that is not in use": 13,
     "double push": 5,
     "the next query stands at the new end": 7,
-    "as many blocks as there are": 9,
     "lent anew each time": 15,
     "lent without a reference of the host's": 15,
     "lent without a reference of the row's": 15,

@@ -160,7 +160,7 @@ def draw_window(rng: random.Random, pool: DevicePool) -> Call:
     rows = draw_rows(rng, pool, 1)
     written = [rng.choice((n, n, n - 1, n // 2, n + 1, -1)) for n in (length_of(pool, row) for row in rows)]
     arguments = {"rows": vector(rng, rows), "computed": None if rng.random() < 0.5 else vector(rng, written)}
-    return Call("release_window", {**arguments, "at_most": rng.choice((None, 1, 2)), "where": chosen(rng, len(rows))})
+    return Call("release_window", {**arguments, "where": chosen(rng, len(rows))})
 
 
 def draw_permute(rng: random.Random, pool: DevicePool) -> Call:

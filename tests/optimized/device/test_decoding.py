@@ -50,7 +50,6 @@ class Requests:
         key, value, query = self.drawn(HEADS), self.drawn(HEADS), self.drawn(HEADS * GROUP)
         plan = self.step.begin(where)
         outs = [self.step.attend(i, query[i], key[i], value[i]) for i in range(LAYERS)]
-        self.step.end()
         for row, outcome in enumerate(plan.outcome.tolist()):
             if outcome == RowOutcome.OK:
                 self.texts[row].append((key[:, row], value[:, row]))
@@ -98,5 +97,11 @@ def test_misuse() -> None:
         DecodeStep(pool, [cache[:3]], [cache])
     with pytest.raises(Misuse, match=r"pool\.sink_tokens="):
         DecodeStep(DevicePool(4, 2, 2, 4, sliding_window=2, sink_tokens=1), [cache], [cache])
+    step = DecodeStep(pool, [cache], [cache])
+    step.begin()
+    with pytest.raises(Misuse, match="begin="):
+        step.begin()
+    with pytest.raises(Misuse, match="layer="):
+        step.attend(1, cache[0], cache[0], cache[0])
     with pytest.raises(Misuse, match="attend="):
         DecodeStep(pool, [cache], [cache]).attend(0, cache[0], cache[0], cache[0])

@@ -104,6 +104,8 @@ class Engine:
                 name = self.rng.choice(here)
                 self.manager.free(name)
                 del self.texts[name]
+            case 8 if self.rng.random() < 0.3:
+                self.exchange.permute(self.rng.sample(range(BLOCKS), BLOCKS))
             case 8:
                 self.exchange.return_lease(self.rng.randint(0, 3))
                 self.exchange.lease(self.rng.randint(1, 3))
@@ -175,6 +177,74 @@ def test_nothing_changes_if_what_is_shared_cannot_be_copied() -> None:
     engine.check()
 
 
+def test_blocks_that_many_requests_share_keep_no_loan_alive() -> None:
+    """While somebody always reads the common prefix, loans of requests that are gone end all the same."""
+    engine = Engine(0, leased=6)
+    for number in range(12):
+        engine.compute(str(number), [1, 0, 1, 0, number % 2, 1])
+        assert engine.exchange.send(str(number), number % 2) == Ok()
+        engine.decode()
+        if number:
+            before = str(number - 1)
+            assert engine.exchange.take_back(before, engine.texts[before]) == Ok()
+            engine.manager.free(before)
+            del engine.texts[before]
+        engine.check()
+        assert len(engine.exchange._loans) <= 2
+    engine.drain()
+
+
+def test_a_row_that_is_in_use_behind_the_exchange_is_no_place_for_a_request() -> None:
+    engine = Engine(0)
+    engine.compute("a", [1, 2, 3])
+    engine.pool.admit(numbers(0), numbers(3))
+    with pytest.raises(Misuse, match=r"row=0 .*WRONG_ROW"):
+        engine.exchange.send("a", 0)
+    assert engine.exchange.send("a", 1) == Ok()
+    with pytest.raises(Misuse, match=r"row=0 .*WRONG_ROW"):
+        engine.exchange.fork("a", "b", 0)
+    assert engine.exchange.rows == {"a": 1}
+    engine.pool.free(numbers(0))
+    engine.check()
+    engine.drain()
+
+
+def test_what_was_freed_on_the_device_is_not_taken_back() -> None:
+    engine = Engine(0)
+    engine.compute("a", [1, 2, 3])
+    engine.exchange.send("a", 0)
+    engine.pool.free(numbers(0))
+    with pytest.raises(Misuse, match=r"tokens=.* has been freed"):
+        engine.exchange.take_back("a", [1, 2, 3])
+    engine.texts.clear()
+    engine.exchange.free("a")
+    engine.drain()
+
+
+@pytest.mark.parametrize("failing", ["manager.adopt", "_copy"])
+def test_a_fault_on_the_way_back_leaves_the_request_where_it_was(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(0, leased=6)
+    engine.compute("a", [1, 2])
+    engine.exchange.send("a", 0)
+    engine.decode()
+    engine.exchange.fork("a", "b", 1)
+    engine.texts["b"] = list(engine.texts["a"])
+
+    def fault(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.exchange, "manager", engine.manager)
+        owner, name = (engine.manager, "adopt") if "." in failing else (engine.exchange, "_copy")
+        patched.setattr(owner, name, fault)
+        with pytest.raises(MemoryError):
+            engine.exchange.take_back("a", engine.texts["a"])
+    engine.check()
+    assert engine.exchange.take_back("a", engine.texts["a"]) == Ok()
+    engine.check()
+    engine.drain()
+
+
 def test_misuse() -> None:
     engine = Engine(0)
     engine.manager.admit("a", [1, 2, 3])
@@ -193,12 +263,18 @@ def test_misuse() -> None:
         (lambda: exchange.fork("a", "c", 0), "row="),
         (lambda: exchange.free("b"), "request="),
         (lambda: exchange.lease(0), "blocks="),
-        (lambda: DeviceExchange(engine.manager, DevicePool(BLOCKS, SIZE + 1, 2, 2)), r"pool\.block_size="),
-        (lambda: DeviceExchange(BlockManager(4, 2, overlapped_steps=True), DevicePool(4, 2, 2, 2)), "overlapped"),
+        (lambda: DeviceExchange(engine.manager, DevicePool(BLOCKS, SIZE + 1, 2, 2), []), r"pool\.block_size="),
+        (lambda: DeviceExchange(BlockManager(4, 2, overlapped_steps=True), leased_pool(4, 2), []), "overlapped"),
+        (lambda: DeviceExchange(BlockManager(4, 2), DevicePool(4, 2, 2, 2), []), r"pool\.leased="),
+        (lambda: DeviceExchange(engine.manager, engine.pool, [engine.cache[1:]]), r"caches\[0\]="),
     ):  # fmt: skip
         with pytest.raises(Misuse, match=f"^{argument}"):
             call()
     engine.exchange.free("a")
+
+
+def leased_pool(num_blocks: int, block_size: int) -> DevicePool:
+    return DevicePool(num_blocks, block_size, 2, 2, leased=True)
 
 
 def numbers(*values: int) -> Tensor:
@@ -230,5 +306,5 @@ def test_what_is_lent_is_read_and_never_written_nor_handed_out() -> None:
     pool.hand_over(numbers(0))
     pool.free(numbers(1))
     assert (pool.references.tolist(), int(pool.num_free)) == ([0, 1, 0, 1, 1, 0, 0, 0], 0)
-    pool.take_back(numbers(1, 3, 4))
+    pool.end_loan(numbers(1, 3, 4))
     assert (pool.references.sum().item(), pool.check().any().item()) == (0, False)

@@ -24,15 +24,16 @@ OPERATIONS: dict[str, tuple[Callable[[DevicePool, torch.Tensor], object], int]] 
     "fork": (lambda pool, rows: pool.fork(rows, rows), 2),
     "truncate": (lambda pool, rows: pool.truncate(rows, rows, computed=rows), 5),
     "free": (lambda pool, rows: pool.free(rows, where=rows > 2), 5),
-    "release_window": (lambda pool, rows: pool.release_window(rows, at_most=1), 5),
+    "release_window": (lambda pool, rows: pool.release_window(rows), 5),
     "import_": (lambda pool, rows: pool.import_(rows, pool.block_tables, rows, num_holes=rows), 2),
     "hand_over": (lambda pool, rows: pool.hand_over(rows), 6),
     "export": (lambda pool, rows: pool.export(rows), 0),
     "lease": (lambda pool, rows: pool.lease(rows), 0),
     "return_lease": (lambda pool, rows: pool.return_lease(3), 0),
-    "take_back": (lambda pool, rows: pool.take_back(rows), 0),
+    "end_loan": (lambda pool, rows: pool.end_loan(rows), 0),
     "permute": (lambda pool, rows: pool.permute(torch.arange(64)), 0),
     "check": (lambda pool, rows: pool.check(), 0),
+    "warm_up": (lambda pool, rows: pool.warm_up(), 127),
 }
 """Each operation, and how many launches it is, whatever its tensors hold."""
 

@@ -1,6 +1,7 @@
 """What a call of the device pool answers, row by row; the odd ones too. The laws of random programs are the kit's."""
 
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from pagedkv.optimized import DevicePool, RowOutcome
 from pagedkv.optimized.device.checking import INVARIANTS
-from pagedkv.optimized.device.mirror import CounterMirror, PoolCounters
+from pagedkv.optimized.device.mirror import MOST_UNDER_WAY, CounterMirror, PoolCounters
 from pagedkv.spec import Misuse
 
 OK, SKIPPED, DUPLICATE = RowOutcome.OK, RowOutcome.SKIPPED, RowOutcome.DUPLICATE
@@ -70,7 +71,7 @@ def test_a_block_that_many_rows_give_back_in_one_call_is_free_once() -> None:
     pool.fork(vector(0, 0, 0), vector(1, 2, 3))
     assert pool.free().tolist() == [OK] * 4
     assert (int(pool.num_free), holds(pool)) == (8, True)
-    assert sorted(pool.append(None).outcome.tolist()) == [WRONG_ROW] * 4
+    assert pool.append(None).outcome.tolist() == [SKIPPED] * 4, "of all rows, those that are not in use are"
 
 
 def test_a_row_is_used_again_once_it_was_freed() -> None:
@@ -93,7 +94,7 @@ def test_a_flag_on_the_device_says_which_requests_have_ended() -> None:
     pool = pool_of(4, 4, 4)
     tokens, end_of_sequence = vector(7, 2, 9, 2), 2
     ended = tokens == end_of_sequence
-    assert pool.free(where=ended).tolist() == [SKIPPED, OK, SKIPPED, WRONG_ROW]
+    assert pool.free(where=ended).tolist() == [SKIPPED, OK, SKIPPED, SKIPPED]
     assert pool.append(where=~ended).outcome.tolist() == [OK, SKIPPED, OK, SKIPPED]
     assert (pool.seq_lens.tolist(), holds(pool)) == ([5, 0, 5, 0], True)
 
@@ -168,9 +169,9 @@ def test_a_window_leaves_holes_and_a_text_does_not_go_back_into_them() -> None:
     pool = DevicePool(8, 2, 2, 8, sliding_window=3, sink_tokens=1, max_rollback=1)
     pool.admit(vector(0), vector(12))
     before = table(pool, 0)
-    assert pool.release_window(vector(0), computed=vector(9), at_most=1).tolist() == [OK]
+    assert pool.release_window(vector(0), computed=vector(7)).tolist() == [OK]
     assert table(pool, 0) == [before[0], -1, *before[2:]]
-    pool.release_window(vector(0), computed=vector(9))
+    assert pool.release_window(vector(0), computed=vector(9)).tolist() == [OK]
     assert table(pool, 0) == [before[0], -1, -1, *before[3:]]
     assert pool.truncate(vector(0), vector(7)).tolist() == [RELEASED]
     assert pool.truncate(vector(0), vector(8), computed=vector(7)).tolist() == [RELEASED]
@@ -187,11 +188,42 @@ def test_the_host_follows_by_what_was_counted() -> None:
     assert mirror.latest is None
     mirror.refresh()
     pool.append(vector(0, 9))
-    assert mirror.latest == PoolCounters(4, {outcome: 2 * (outcome == OK) for outcome in RowOutcome})
-    pool.append(vector(9))
+    assert mirror.latest == PoolCounters(1, 4, {outcome: 2 * (outcome == OK) for outcome in RowOutcome})
+    for _ in range(7):
+        mirror.refresh()
+        pool.append(vector(9))
+    assert mirror.latest == PoolCounters(8, 4, {o: 3 * (o == OK) + 7 * (o == WRONG_ROW) for o in RowOutcome})
+
+
+def test_while_answers_are_under_way_the_youngest_question_replaces_the_one_before() -> None:
+    pool = pool_of()
+    mirror = CounterMirror(pool)
+    late = [mirror._idle[i] for i in range(MOST_UNDER_WAY)]
+    for answer in late:
+        answer.arrived = Mock(query=Mock(return_value=False))
+    for _ in range(9):
+        mirror.refresh()
+        assert mirror.latest is None
+    assert sorted(answer.asked for answer in late) == [1, 2, 3, 9]
+    for answer in late:
+        answer.arrived.query.return_value = answer.asked != 9
+    assert (mirror.latest or fail()).asked == 3
     mirror.refresh()
-    mirror.refresh()
-    assert mirror.latest == PoolCounters(4, {o: 3 * (o == OK) + 2 * (o == WRONG_ROW) for o in RowOutcome})
+    for answer in late:
+        answer.arrived.query.return_value = True
+    assert (mirror.latest or fail()).asked == 10
+
+
+def fail() -> PoolCounters:
+    raise AssertionError("there is an answer")
+
+
+def test_warming_up_changes_nothing() -> None:
+    pool = pool_of(5, 3)
+    before = {name: tensor.clone() for name, tensor in vars(pool._state).items()}
+    pool.warm_up()
+    pool.warm_up(3)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in vars(pool._state).items())
 
 
 def test_blocks_and_contents_move_together() -> None:
@@ -220,7 +252,6 @@ def test_blocks_and_contents_move_together() -> None:
         (lambda: pool_of().append(torch.zeros(1, dtype=torch.int32, device="meta")), r"rows\.device"),
         (lambda: pool_of().free(vector(0), where=vector(1)), r"where\.dtype"),
         (lambda: pool_of().admit(vector(0), vector(1), total=-1), "total"),
-        (lambda: pool_of().release_window(at_most=0), "at_most"),
         (lambda: pool_of().permute(vector(0)), r"new_block\.shape"),
         (lambda: pool_of().permute(vector(*range(8)), [torch.zeros(7, 1)]), r"caches\[0\]\.shape"),
         (lambda: pool_of().import_(vector(0), vector(0), vector(1)), r"block_tables\.shape"),

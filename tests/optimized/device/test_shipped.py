@@ -48,9 +48,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
         rows, tables_for(pool, rows), other, num_holes=other, where=where, owning=True
     ),
     "release_window": lambda pool, rows, _, where: pool.release_window(rows, where=where),
-    "release_window, computed": lambda pool, rows, other, where: pool.release_window(
-        rows, computed=other, at_most=1, where=where
-    ),
+    "release_window, computed": lambda pool, rows, other, where: pool.release_window(rows, computed=other, where=where),
 }
 NUM_LAUNCHES: Final = {
     "admit": 2, "append": 2, "fork": 2, "import_": 2, "free": 5, "truncate": 5, "release_window": 5, "hand_over": 6,

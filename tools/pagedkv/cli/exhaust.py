@@ -14,7 +14,7 @@ from pagedkv.conformance.exhaustive import run as visit
 from pagedkv.conformance.exhaustive import slices_for
 from pagedkv.conformance.shrinking import Failure
 from pagedkv.conformance.slices import SLICES
-from pagedkv.spec import Config
+from pagedkv.conformance.plans import small
 
 HELP = "visit every state of small pools"
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     factory = subject_factory(arguments.subject)
     check_writable(arguments.out)
     with aside():
-        capabilities = factory(Config(num_blocks=2, block_size=2)).capabilities
+        capabilities = small(factory, 2).capabilities
     names = arguments.slice or [part.name for part in slices_for(capabilities)]
     results = []
     for name in names:

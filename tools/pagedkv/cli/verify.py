@@ -1,8 +1,8 @@
 """Hold the optimized implementation against the specification, on this machine, and print one screen.
 
-The parts run in two processes: every state of small pools, random programs, attention (relations, exact probes, the
-rounding bound), the kernels compiled for the targets, and a real workload with every step checked. What cannot run
-here, because an extra is missing, is named with what to install. Exit code 1 if anything is violated.
+The parts run in two processes: every state of small pools, random programs, the device pool, attention (relations,
+exact probes, the rounding bound), the kernels compiled for the targets, and a real workload with every step checked.
+What cannot run here, because an extra is missing, is named with what to install. Exit code 1 if anything is violated.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", choices=list(PARTS), help="one part; may be given more than once")
     parser.add_argument(
         "--subject", default="optimized", metavar="NAME|module:factory",
-        help="another block manager; the parts about attention hold pagedkv.optimized and are then left out",
+        help="another block manager; the parts about attention and the device pool are then left out",
     )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="a part that could not run is a violation")
     parser.add_argument("--out", default="failures", metavar="DIR", help="for traces of violations")

@@ -4,7 +4,7 @@ answered row by row, on the device."""
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.arguments import integer, optional
+from pagedkv.optimized.arguments import flag, integer, optional
 from pagedkv.optimized.device.state import MOST, PoolShape
 from pagedkv.spec.words import Misuse
 
@@ -13,7 +13,7 @@ INTEGERS = (torch.int32, torch.int64)
 
 def pool_shape(
     num_blocks: int, block_size: int, num_rows: int, max_blocks: int,
-    sliding_window: int | None, sink_tokens: int, max_rollback: int,
+    sliding_window: int | None, sink_tokens: int, max_rollback: int, leased: bool,
 ) -> PoolShape:  # fmt: skip
     """The numbers of a pool, checked."""
     shape = PoolShape(
@@ -24,6 +24,7 @@ def pool_shape(
         optional("sliding_window", sliding_window, 1, MOST),
         integer("sink_tokens", sink_tokens, 0, MOST),
         integer("max_rollback", max_rollback, 0, MOST),
+        flag("leased", leased),
     )
     if shape.num_rows * shape.max_blocks > MOST:
         raise Misuse("num_rows * max_blocks", shape.num_rows * shape.max_blocks, f"at most {MOST} table entries")

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pagedkv.optimized.arguments import integer
 from pagedkv.optimized.attention import BlockCopier, paged_attention, write_kv
 from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.pool import DevicePool
@@ -26,7 +27,6 @@ class DecodeStep:
         plan = step.begin(where=active)                       # (num_rows,) bool, on the device
         for layer, ... in enumerate(model):
             out = step.attend(layer, query, key, value)       # (num_rows, num_q_heads, value_dim)
-        step.end()
     """
 
     def __init__(
@@ -46,13 +46,22 @@ class DecodeStep:
         self._copy = BlockCopier(list(distinct.values()))
         self._options = {"window": pool.shape.sliding_window, **options}
         self._plan: PoolPlan | None = None
+        self._attended = False
 
     def begin(self, where: Tensor | None = None) -> PoolPlan:
-        """A position more for each row that is in use, and not left out by `where`; blocks that are written in this
-        step and have another owner are copied in all caches.
+        """A new step: what a sliding window has left behind is given back, then each row that is in use and not left
+        out by `where` gets a position more. Blocks that this step writes into and that have another owner are copied
+        in all caches first.
 
-        Rows that are not `OK` see nothing in this step: attention gives zeros for them.
+        The KV of all positions up to here has been written. Rows that are not `OK` see nothing in this step: attention
+        gives zeros for them.
         """
+        if self._plan is not None and not self._attended:
+            allowed = "attend for each layer first: the positions of the step that was begun have no KV yet"
+            raise Misuse("begin", "twice", allowed)
+        self._attended = False
+        if self.pool.shape.sliding_window is not None:
+            self.pool.release_window(None, where=where)
         self._plan = self.pool.append(None, where=where)
         self._copy(self._plan.copies)
         return self._plan
@@ -62,14 +71,10 @@ class DecodeStep:
         with query (num_rows, num_q_heads, head_dim) over all positions of each row."""
         if self._plan is None:
             raise Misuse("attend", "before begin", "begin, then attend for each layer")
+        self._attended = True
+        layer = integer("layer", layer, 0, len(self.k_caches) - 1)
         k_cache, v_cache = self.k_caches[layer], self.v_caches[layer]
         write_kv(key, value, k_cache, v_cache, self._plan.slot_mapping)
         out = paged_attention(query, k_cache, v_cache, self.pool.block_tables, self._plan.seq_lens, **self._options)
         assert isinstance(out, Tensor)
         return out
-
-    def end(self) -> None:
-        """All layers have attended: what a sliding window has left behind is given back."""
-        if self._plan is not None and self.pool.shape.sliding_window is not None:
-            self.pool.release_window(None, at_most=1, where=self._plan.outcome == 0)
-        self._plan = None

@@ -8,6 +8,7 @@ never has two owners. What was lent is lent until no row reads it any more, what
 fork of it on the host, of no use but that, keeps the blocks (a *loan*).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from pagedkv.optimized.arguments import integer
 from pagedkv.optimized.attention import BlockCopier
+from pagedkv.optimized.device.outcomes import RowOutcome
 from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.optimized.manager import BlockManager
 from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, Reason, Refused, RequestId
@@ -29,21 +31,31 @@ class Loan(NamedTuple):
 
 
 class DeviceExchange:
-    """A manager and a pool over the same blocks; the pool was made with `leased=True`, and has the same window, if any.
-    `caches`: all caches (num_blocks, block_size, num_kv_heads, dim), in which blocks are copied. Raises `Misuse`.
+    """A manager and a pool over the same blocks. The pool was made with `leased=True`, and has the same window, if any;
+    nobody else leases from the manager to it, or admits, forks, frees or relabels in it. `caches`: all caches
+    (num_blocks, block_size, num_kv_heads, dim), in which blocks are copied. Raises `Misuse`.
 
-    Between `send` and `take_back` nothing else is done with a request on the host. What takes something back from the
-    device (`take_back`, `return_lease`, `end_loans`) reads from it, and so waits for it; nothing else does.
+    Between `send` and `take_back` nothing else is done with a request on the host, and its row is not freed on the
+    device: leave it out of the steps by `where` once it has ended. All is in order of the current stream. What reads
+    from the device waits for it: `send`, `fork`, `take_back`, `return_lease` and `end_loans`.
     """
 
-    def __init__(self, manager: BlockManager, pool: DevicePool, caches: Sequence[Tensor] = ()) -> None:
+    def __init__(self, manager: BlockManager, pool: DevicePool, caches: Sequence[Tensor]) -> None:
         ours, theirs = manager.config, pool.shape
         for name in ("num_blocks", "block_size", "sliding_window", "sink_tokens", "max_rollback"):
             if getattr(ours, name) != getattr(theirs, name):
                 raise Misuse(f"pool.{name}", getattr(theirs, name), f"{getattr(ours, name)}, as the manager has")
+        if not theirs.leased:
+            raise Misuse("pool.leased", False, "True: the manager owns all blocks, and leases some")
         if ours.overlapped_steps:
             raise Misuse("overlapped_steps", True, "False: on the device everything is in order of its stream")
-        self.manager, self.pool = manager, pool
+        if len(manager.groups) > 1:
+            raise Misuse("manager.groups", manager.groups, "one cache group, as the pool has one table for a row")
+        for i, cache in enumerate(caches):
+            wanted = (theirs.num_blocks, theirs.block_size)
+            if tuple(cache.shape[:2]) != wanted or cache.device != pool.device:
+                raise Misuse(f"caches[{i}]", (tuple(cache.shape), cache.device), f"{wanted} first, on {pool.device}")
+        self.manager, self.pool, self.caches = manager, pool, tuple(caches)
         self._copy = BlockCopier(caches)
         self._rows: dict[RequestId, int] = {}
         self._loans: dict[Loan, frozenset[Block]] = {}
@@ -73,82 +85,107 @@ class DeviceExchange:
         manager has no room for the loan (`max_requests`), or as `unservable` if the row has none for so many blocks."""
         if request in self._rows:
             raise Misuse("request", request, "a request that is not on the device")
-        self._check_row("row", row)
-        self._sent += 1
+        self._check_row(row)
         loan = Loan(request, self._sent)
         outcome = self.manager.fork(request, loan)  # or Misuse, if it is not computed to its end
         if isinstance(outcome, Refused):
             return outcome
-        seen = self.manager.snapshot([loan])
-        table, length = seen.tables[loan], seen.lengths[loan].length
-        if len(table) > self.pool.shape.max_blocks:
+        try:
+            seen = self.manager.snapshot([loan])
+            table, length = seen.tables[loan], seen.lengths[loan].length
+            if len(table) > self.pool.shape.max_blocks:
+                self.manager.free(loan)
+                return Refused(Reason.UNSERVABLE)
+            tables, numbers = self._numbers(table)[None], self._numbers([row, length, table.count(HOLE)])
+            found = self.pool.import_(numbers[:1], tables, numbers[1:2], num_holes=numbers[2:])
+            self._check_found("row", row, found)
+        except BaseException:
             self.manager.free(loan)
-            return Refused(Reason.UNSERVABLE)
-        holes = table.count(HOLE)
-        tables, lengths = self._numbers(table)[None], self._numbers([length])
-        self.pool.import_(self._numbers([row]), tables, lengths, num_holes=self._numbers([holes]))
+            raise
+        self._sent += 1
         self._rows[request], self._loans[loan] = row, frozenset(table) - {HOLE}
         return Ok()
 
     def fork(self, parent: RequestId, child: RequestId, row: int) -> Outcome:
         """The child is the parent as it is on the device now, in a row that is not in use."""
         at = self._there("parent", parent)
-        self._check_row("row", row)
+        self._check_row(row)
         outcome = self.manager.fork(parent, child)  # as the parent was when it was sent: to be taken back like it
-        if isinstance(outcome, Ok):
-            self.pool.fork(self._numbers([at]), self._numbers([row]))
-            self._rows[child] = row
+        if isinstance(outcome, Refused):
+            return outcome
+        try:
+            self._check_found("row", row, self.pool.fork(self._numbers([at]), self._numbers([row])))
+        except BaseException:
+            self.manager.free(child)
+            raise
+        self._rows[child] = row
         return outcome
 
     def take_back(self, request: RequestId, tokens: Sequence[int]) -> Outcome:
         """The request leaves the device, and is the manager's with all its `tokens`, all computed.
 
-        Refused if blocks that other rows have too cannot be copied for want of blocks: then nothing has changed.
+        Refused if blocks that other rows have too cannot be copied for want of blocks: then nothing has changed. Raises
+        `Misuse` for other tokens than the row has positions, and if the row was freed, or cut to less than was sent:
+        `free` the request then.
         """
         row = self._there("request", request)
         exported = self.pool.export(self._numbers([row]))
         length = int(exported.seq_lens)
-        if len(tokens) != length:
-            raise Misuse("tokens", tokens, f"{length} tokens, as the row has positions")
+        if len(tokens) != length or not length:
+            allowed = f"{length} tokens, as row {row} has positions" if length else f"none: row {row} has been freed"
+            raise Misuse("tokens", tokens, allowed)
         count = -(-length // self.pool.shape.block_size)
         table, along = exported.block_tables[0, :count].tolist(), exported.goes_along[0, :count].tolist()
-        ours = self.manager.snapshot([request]).tables[request]
-        kept = [along[i] or table[i] == HOLE or table[i] in ours[i : i + 1] for i in range(count)]
-        shared = [i for i in range(count) if not kept[i]]
+        ours = self.manager.snapshot([request]).tables.get(request)
+        if ours is None:
+            raise Misuse("request", request, "resident on the host, too: it was freed or preempted there, so `free` it")
+        shared = [i for i in range(count) if not along[i] and table[i] != HOLE and table[i] not in ours[i : i + 1]]
         leased = self.manager.lease(len(shared)) if shared else None
         if isinstance(leased, Refused):
             return leased
-        pairs = list(zip((table[i] for i in shared), leased.blocks if leased else (), strict=True))
+        pairs = [(table[i], copy) for i, copy in zip(shared, leased.blocks if leased else (), strict=True)]
         for i, (_, copy) in zip(shared, pairs, strict=True):
             table[i] = copy
         try:
+            at, copies = self._numbers([row]), self._numbers([block for pair in pairs for block in pair]).view(-1, 2)
+            if pairs:  # into blocks that are nobody's yet
+                self._copy(copies)
             self.manager.adopt(request, tokens, table)
         except BaseException:
             self.manager.return_lease([copy for _, copy in pairs])
             raise
-        if pairs:
-            self._copy(torch.tensor(pairs, dtype=torch.int32).to(self.pool.device))
-        self.pool.hand_over(self._numbers([row]))
+        self.pool.hand_over(at)
         del self._rows[request]
         self.end_loans()
         return Ok()
 
     def free(self, request: RequestId) -> None:
-        """The request is gone, here and there, and with it what it decoded."""
+        """The request is gone, here and there, and with it what it decoded. Until `end_loans`, its blocks are lent."""
         row = self._there("request", request)
         self.pool.free(self._numbers([row]))
-        self.manager.free(request)
         del self._rows[request]
+        if request in self.manager.snapshot([request]).lengths:
+            self.manager.free(request)
 
     def end_loans(self) -> None:
-        """End the loans of which no row reads a block any more."""
+        """End the loans that are of no use any more: each of their blocks is read by no row, or is in another loan."""
         references = self.pool.references.tolist()
-        ended = [loan for loan, blocks in self._loans.items() if all(references[block] == 1 for block in blocks)]
-        given = frozenset[Block]().union(*(self._loans.pop(loan) for loan in ended))
-        for loan in ended:
-            self.manager.free(loan)
-        still = frozenset[Block]().union(*self._loans.values())
-        self.pool.take_back(self._numbers(sorted(given - still)))
+        lent = Counter(block for blocks in self._loans.values() for block in blocks)
+        before = set(lent)
+        for loan, blocks in list(self._loans.items()):
+            if all(references[block] == 1 or lent[block] > 1 for block in blocks):
+                self.manager.free(loan)
+                del self._loans[loan]
+                lent.subtract(blocks)
+        given = sorted(block for block in before if not lent[block])
+        if given:
+            self.pool.end_loan(self._numbers(given))
+
+    def permute(self, new_block: Sequence[Block]) -> None:
+        """Relabel on both sides: what block `b` held, block `new_block[b]` holds; contents move along."""
+        self.manager.permute(new_block)
+        self.pool.permute(self._numbers(new_block), self.caches)
+        self._loans = {loan: frozenset(new_block[b] for b in blocks) for loan, blocks in self._loans.items()}
 
     def _numbers(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int32).to(self.pool.device, non_blocking=True)
@@ -158,7 +195,11 @@ class DeviceExchange:
             raise Misuse(name, request, "a request that was sent to the device")
         return self._rows[request]
 
-    def _check_row(self, name: str, row: int) -> None:
-        integer(name, row, 0, self.pool.shape.num_rows - 1)
+    def _check_row(self, row: int) -> None:
+        integer("row", row, 0, self.pool.shape.num_rows - 1)
         if row in self._rows.values():
-            raise Misuse(name, row, "a row that no request is in")
+            raise Misuse("row", row, "a row that no request is in")
+
+    def _check_found(self, name: str, row: int, outcome: Tensor) -> None:
+        if int(outcome) != RowOutcome.OK:
+            raise Misuse(name, row, f"a row that is not in use; the pool says {RowOutcome(int(outcome)).name}")

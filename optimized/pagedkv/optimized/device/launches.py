@@ -24,7 +24,7 @@ from pagedkv.spec.words import ceil_div
 
 CHUNKS: Final = 32, 1024
 """Rows that the one program of a decision looks at together, at the least and at the most."""
-PIECES: Final = 32, 1024
+PIECES: Final = 32, 256
 """Table entries or slots that a program of a row looks at together."""
 
 V = TypeVar("V", Tensor, Tensor | None)
@@ -34,24 +34,24 @@ CODES: Final[dict[What, int]] = {"free": 0, "truncate": 1, "window": 2, "hand ov
 
 
 def grow_launches(
-    shape: PoolShape, state: PoolState, rows: Tensor, counts: Tensor | None, where: Tensor | None,
+    shape: PoolShape, state: PoolState, rows: Tensor | None, counts: Tensor | None, where: Tensor | None,
     entering: bool, total: int | None,
 ) -> tuple[list[Launch], PoolPlan]:  # fmt: skip
     """admit or append; see `loops.growth`."""
     rows, counts, where = dense(rows), dense(counts), dense(where)
-    asked, device = len(rows), rows.device
+    asked, device = shape.num_rows if rows is None else len(rows), state.numbers.device
     limit = NO_LIMIT if total is None else total
-    outcome, seq_lens, taken, written = _vectors(4, asked, torch.int32, device)
+    outcome, before, seq_lens, taken, written = _vectors(5, asked, torch.int32, device)
     copies = torch.empty(asked, 2, dtype=torch.int32, device=device)
     top, first_slot = _vectors(2, asked + 1, torch.int64, device)
     slots = torch.empty(total or 0, dtype=torch.int64, device=device)
-    chunk, piece = _chunk(asked), _within(PIECES, 1 if counts is None else max(total or 0, shape.max_blocks))
+    chunk, piece = _chunk(asked), _within(PIECES, 1 if counts is None else shape.max_blocks)
     constants = {"ENTERING": entering, "BLOCK_SIZE": shape.block_size}
     decide = Launch(
         "grow_decide", f"rows={chunk}", grow_decide_kernel, (1,),
         (
             rows, counts, where, state.numbers, state.tables, state.references, state.counters, state.claims,
-            state.writers, state.last_writer, outcome, seq_lens, taken, written, top, first_slot, asked, limit,
+            state.writers, state.last_writer, outcome, before, taken, written, top, first_slot, asked, limit,
             shape.num_rows, shape.num_blocks, shape.max_blocks,
         ),
         {**constants, "CHUNK": chunk, "num_warps": _warps(chunk)},
@@ -60,8 +60,7 @@ def grow_launches(
         "grow_apply", f"entries={piece}", grow_apply_kernel, (asked + 1,),
         (
             rows, counts, state.numbers, state.tables, state.references, state.free_list, outcome, taken, written,
-            top, first_slot, seq_lens, copies, slots, asked, total or 0, shape.num_rows,
-            shape.max_blocks,
+            top, first_slot, before, seq_lens, copies, slots, asked, total or 0, shape.num_rows, shape.max_blocks,
         ),
         {**constants, "PIECE": piece, "num_warps": _warps(piece)},
     )  # fmt: skip
@@ -85,7 +84,7 @@ def fork_launches(
         "fork_apply", f"entries={piece}", fork_apply_kernel, (asked, ceil_div(shape.max_blocks, piece)),
         (
             parents, children, state.numbers, state.tables, state.references, outcome, shape.max_blocks,
-            shape.num_rows,
+            shape.num_rows, shape.num_blocks,
         ),
         {"BLOCK_SIZE": shape.block_size, "PIECE": piece, "num_warps": _warps(piece)},
     )  # fmt: skip
@@ -93,15 +92,15 @@ def fork_launches(
 
 
 def release_launches(
-    shape: PoolShape, state: PoolState, what: What, rows: Tensor, where: Tensor | None,
-    lengths: Tensor | None = None, computed: Tensor | None = None, at_most: int = 0,
+    shape: PoolShape, state: PoolState, what: What, rows: Tensor | None, where: Tensor | None,
+    lengths: Tensor | None = None, computed: Tensor | None = None,
 ) -> tuple[list[Launch], Tensor]:  # fmt: skip
     """free, truncate, release_window or hand_over; see `loops.giving_back`."""
     rows, where, lengths, computed = dense(rows), dense(where), dense(lengths), dense(computed)
-    asked, device = len(rows), rows.device
+    asked, device = shape.num_rows if rows is None else len(rows), state.numbers.device
     outcome, first, end, freed = _vectors(4, asked, torch.int32, device)
     place = torch.empty(asked, dtype=torch.int64, device=device)
-    chunk, piece = _chunk(asked), _within(PIECES, at_most or shape.max_blocks)
+    chunk, piece = _chunk(asked), _within(PIECES, 1 if what == "window" else shape.max_blocks)  # a few leave a window
     window = {"WINDOW_SIZE": shape.sliding_window or 0, "KEPT": shape.kept, "SINK_BLOCKS": shape.sink_blocks}
 
     def launch(name: str, kernel: Any, by_row: bool, args: tuple[Any, ...], **constants: Any) -> Launch:
@@ -116,35 +115,36 @@ def release_launches(
     launches = [
         launch("decide", release_decide_kernel, False, (
             rows, lengths, computed, where, state.numbers, state.counters, state.claims, outcome, first, end, asked,
-            shape.num_rows, at_most,
+            shape.num_rows,
         ), WHAT=code, BLOCK_SIZE=shape.block_size, **window),
         launch("drop", release_drop_kernel, True, (
-            rows, state.tables, state.references, state.last_release, first, end, shape.max_blocks,
+            rows, state.tables, state.references, state.last_release, first, end, shape.max_blocks, shape.num_blocks,
         )),
         launch("mark", release_mark_kernel, True, (
             rows, state.tables, state.references, state.owned, state.last_release, first, end, freed, shape.max_blocks,
+            shape.num_blocks,
         )),
         launch("scan", release_scan_kernel, False, (state.counters, freed, place, asked)),
         launch("push", release_push_kernel, True, (
             rows, lengths, state.numbers, state.tables, state.free_list, state.last_release, outcome, first, end,
             place, shape.max_blocks, shape.num_rows,
-        ), WHAT=code),
+        ), WHAT=code, SINK_BLOCKS=shape.sink_blocks),
     ]  # fmt: skip
     if what == "hand over":
-        entries = (rows, state.tables, state.references, state.owned, first, end, shape.max_blocks)
+        entries = (rows, state.tables, state.references, state.owned, first, end, shape.max_blocks, shape.num_blocks)
         launches.insert(1, launch("disown", release_disown_kernel, True, entries))
     return launches, outcome
 
 
 def import_launches(
-    shape: PoolShape, state: PoolState, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None,
+    shape: PoolShape, state: PoolState, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None,
     where: Tensor | None, owning: bool,
 ) -> tuple[list[Launch], Tensor]:  # fmt: skip
     """import_; see `loops.importing`."""
     rows, lengths, num_holes, where = dense(rows), dense(lengths), dense(num_holes), dense(where)
     tables = tables if tables.stride(-1) == 1 else tables.contiguous()
     asked, width = tables.shape
-    outcome = torch.empty(asked, dtype=torch.int32, device=rows.device)
+    outcome = torch.empty(asked, dtype=torch.int32, device=state.numbers.device)
     chunk, piece = _chunk(asked), _within(PIECES, min(width, shape.max_blocks))
     decide = Launch(
         "import_decide", f"rows={chunk}", import_decide_kernel, (1,),
@@ -184,5 +184,5 @@ def _within(bounds: tuple[int, int], number: int) -> int:
 
 
 def _warps(lanes: int) -> int:
-    """Warps of a program: a lane for each thread, up to eight of them a thread."""
+    """Warps of a program: a thread for each lane, or for two."""
     return max(1, min(16, lanes // 32))

@@ -60,8 +60,8 @@ def return_lease(state: PoolState, count: int) -> Tensor:
     return blocks.masked_fill(~there, -1)
 
 
-def take_back(state: PoolState, blocks: Tensor) -> None:
-    """See `DevicePool.take_back`."""
+def end_loan(state: PoolState, blocks: Tensor) -> None:
+    """See `DevicePool.end_loan`."""
     at = blocks.to(torch.int64)
     state.lent.index_fill_(0, at, 0)
     state.references.index_add_(0, at, torch.full_like(at, -1, dtype=torch.int32))

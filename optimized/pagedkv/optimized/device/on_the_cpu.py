@@ -11,7 +11,7 @@ from pagedkv.optimized.device.loops import giving_back, growth, importing, shari
 from pagedkv.optimized.device.loops.compiling import FOLDER
 from pagedkv.optimized.device.loops.rows import Fields, Flags
 from pagedkv.optimized.device.plan import PoolPlan
-from pagedkv.optimized.device.state import MOST, NO_LIMIT, PoolShape, PoolState, empty_state
+from pagedkv.optimized.device.state import IN_USE, MOST, NO_LIMIT, PoolShape, PoolState, empty_state
 from pagedkv.optimized.loops.arrays import Int64
 from pagedkv.optimized.warm import warm
 
@@ -24,21 +24,22 @@ class LoopOperations:
 
     def __init__(self, shape: PoolShape, state: PoolState) -> None:
         self.shape, self.state = shape, state
+        self._all = np.arange(shape.num_rows)
         self._fields: Fields = (
             state.numbers.numpy(), state.tables.numpy(), state.references.numpy(), state.free_list.numpy(),
             state.counters.numpy(), state.claims.numpy(), state.owned.numpy(), state.lent.numpy(),
         )  # fmt: skip
 
     def grow(
-        self, rows: Tensor, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
+        self, rows: Tensor | None, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
     ) -> PoolPlan:
         """To append; `entering`: to admit."""
-        count, bs = len(rows), self.shape.block_size
+        count, bs = self.shape.num_rows if rows is None else len(rows), self.shape.block_size
         outcome, seq_lens = torch.empty((2, count), dtype=torch.int32)
         copies, slots = torch.empty((count, 2), dtype=torch.int32), torch.empty(total or 0, dtype=torch.int64)
         limit = NO_LIMIT if total is None else total
         growth.grow(
-            self._fields, _numbers(rows), _numbers(counts), _flags(where), entering, bs, limit,
+            self._fields, self._rows(rows), _numbers(counts), self._where(rows, where, entering), entering, bs, limit,
             outcome.numpy(), seq_lens.numpy(), copies.numpy(), slots.numpy(),
         )  # fmt: skip
         return PoolPlan(outcome, seq_lens, slots, copies)
@@ -50,47 +51,66 @@ class LoopOperations:
         sharing.fork(self._fields, _numbers(parents), _numbers(children), _flags(where), bs, outcome.numpy())
         return outcome
 
-    def free(self, rows: Tensor, where: Tensor | None) -> Tensor:
+    def free(self, rows: Tensor | None, where: Tensor | None) -> Tensor:
         """All entries."""
-        outcome = torch.empty(len(rows), dtype=torch.int32)
-        giving_back.free(self._fields, _numbers(rows), _flags(where), self.shape.block_size, outcome.numpy())
+        outcome = self._outcome(rows)
+        giving_back.free(
+            self._fields, self._rows(rows), self._where(rows, where), self.shape.block_size, outcome.numpy()
+        )
         return outcome
 
-    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor:
+    def hand_over(self, rows: Tensor | None, where: Tensor | None) -> Tensor:
         """All entries, and the blocks with them."""
-        outcome = torch.empty(len(rows), dtype=torch.int32)
-        giving_back.hand_over(self._fields, _numbers(rows), _flags(where), self.shape.block_size, outcome.numpy())
+        outcome = self._outcome(rows)
+        giving_back.hand_over(
+            self._fields, self._rows(rows), self._where(rows, where), self.shape.block_size, outcome.numpy()
+        )
         return outcome
 
     def import_(
-        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        self, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
         owning: bool,
     ) -> Tensor:  # fmt: skip
         """Requests from elsewhere."""
-        outcome = torch.empty(len(rows), dtype=torch.int32)
+        outcome = self._outcome(rows)
         importing.import_rows(
-            self._fields, _numbers(rows), tables.contiguous().numpy(), _numbers(lengths), _numbers(num_holes),
+            self._fields, self._rows(rows), tables.contiguous().numpy(), _numbers(lengths), _numbers(num_holes),
             _flags(where), owning, self.shape.block_size, MOST, outcome.numpy(),
         )  # fmt: skip
         return outcome
 
-    def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
+    def truncate(self, rows: Tensor | None, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
         """Entries past the new end."""
-        outcome, shape = torch.empty(len(rows), dtype=torch.int32), self.shape
+        outcome, shape = self._outcome(rows), self.shape
         giving_back.truncate(
-            self._fields, _numbers(rows), _numbers(lengths), _numbers(computed), _flags(where), shape.block_size,
-            shape.sliding_window or 0, shape.sink_blocks, outcome.numpy(),
+            self._fields, self._rows(rows), _numbers(lengths), _numbers(computed), self._where(rows, where),
+            shape.block_size, shape.sliding_window or 0, shape.sink_blocks, outcome.numpy(),
         )  # fmt: skip
         return outcome
 
-    def release_window(self, rows: Tensor, computed: Tensor | None, where: Tensor | None, at_most: int) -> Tensor:
+    def release_window(self, rows: Tensor | None, computed: Tensor | None, where: Tensor | None) -> Tensor:
         """Entries behind the window."""
-        outcome, shape = torch.empty(len(rows), dtype=torch.int32), self.shape
+        outcome, shape = self._outcome(rows), self.shape
         giving_back.release_window(
-            self._fields, _numbers(rows), _numbers(computed), _flags(where), shape.block_size, shape.kept,
-            shape.sink_blocks, at_most if shape.sliding_window else 0, outcome.numpy(),
+            self._fields, self._rows(rows), _numbers(computed), self._where(rows, where), shape.block_size,
+            shape.kept if shape.sliding_window else -1, shape.sink_blocks, outcome.numpy(),
         )  # fmt: skip
         return outcome
+
+    def _rows(self, rows: Tensor | None) -> Int64:
+        return self._all if rows is None else _numbers(rows)
+
+    def _where(self, rows: Tensor | None, where: Tensor | None, entering: bool = False) -> Flags:
+        """Of all rows, those that are not in use are left out, too."""
+        if rows is not None or entering:
+            return _flags(where)
+        in_use: Flags = self._fields[0][IN_USE] > 0
+        if where is not None:
+            in_use &= where.numpy()
+        return in_use
+
+    def _outcome(self, rows: Tensor | None) -> Tensor:
+        return torch.empty(len(self._all) if rows is None else len(rows), dtype=torch.int32)
 
 
 def _numbers(vector: Tensor | None) -> Int64:
@@ -109,12 +129,12 @@ def warmup() -> None:
 
 def _use_every_loop() -> None:
     shape = PoolShape(8, 2, 2, 4, 2, 0, 0)
-    operations = LoopOperations(shape, empty_state(shape, torch.device("cpu"), owns_all=True))
+    operations = LoopOperations(shape, empty_state(shape, torch.device("cpu")))
     rows = torch.arange(1)
     operations.grow(rows, rows + 6, None, entering=True, total=6)
     operations.fork(rows, rows + 1, None)
     operations.truncate(rows, rows + 5, None, None)
-    operations.release_window(rows, None, None, 1)
+    operations.release_window(rows, None, None)
     operations.hand_over(rows, None)
     operations.import_(rows, torch.zeros(1, 1, dtype=torch.int32), rows + 1, None, None, owning=True)
     operations.free(rows, None)

@@ -15,19 +15,21 @@ from pagedkv.spec.words import Misuse
 
 
 class Operations(Protocol):
-    """What a `DevicePool` asks for, its arguments checked. What is returned as a tensor are outcomes, (num_asked,)
-    int32."""
+    """What a `DevicePool` asks for, its arguments checked; rows None: all in order. What is returned as a tensor are
+    outcomes, (num_asked,) int32."""
 
     def grow(
-        self, rows: Tensor, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
+        self, rows: Tensor | None, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
     ) -> PoolPlan: ...
     def fork(self, parents: Tensor, children: Tensor, where: Tensor | None) -> Tensor: ...
-    def free(self, rows: Tensor, where: Tensor | None) -> Tensor: ...
-    def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor: ...
-    def release_window(self, rows: Tensor, computed: Tensor | None, where: Tensor | None, at_most: int) -> Tensor: ...
-    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor: ...
+    def free(self, rows: Tensor | None, where: Tensor | None) -> Tensor: ...
+    def truncate(
+        self, rows: Tensor | None, lengths: Tensor, computed: Tensor | None, where: Tensor | None
+    ) -> Tensor: ...
+    def release_window(self, rows: Tensor | None, computed: Tensor | None, where: Tensor | None) -> Tensor: ...
+    def hand_over(self, rows: Tensor | None, where: Tensor | None) -> Tensor: ...
     def import_(
-        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        self, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
         owning: bool,
     ) -> Tensor: ...  # fmt: skip
 
@@ -54,7 +56,7 @@ class KernelOperations:
         self.shape, self.state, self._launches = shape, state, launches
 
     def grow(
-        self, rows: Tensor, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
+        self, rows: Tensor | None, counts: Tensor | None, where: Tensor | None, *, entering: bool, total: int | None
     ) -> PoolPlan:
         """Two launches."""
         launches, plan = self._launches.grow_launches(self.shape, self.state, rows, counts, where, entering, total)
@@ -65,26 +67,26 @@ class KernelOperations:
         """Two launches."""
         return self._outcome(self._launches.fork_launches(self.shape, self.state, parents, children, where))
 
-    def free(self, rows: Tensor, where: Tensor | None) -> Tensor:
+    def free(self, rows: Tensor | None, where: Tensor | None) -> Tensor:
         """Five launches, and so have the following."""
         return self._outcome(self._launches.release_launches(self.shape, self.state, "free", rows, where))
 
-    def truncate(self, rows: Tensor, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
+    def truncate(self, rows: Tensor | None, lengths: Tensor, computed: Tensor | None, where: Tensor | None) -> Tensor:
         """Positions from lengths[i] on."""
         release = self._launches.release_launches
         return self._outcome(release(self.shape, self.state, "truncate", rows, where, lengths, computed))
 
-    def release_window(self, rows: Tensor, computed: Tensor | None, where: Tensor | None, at_most: int) -> Tensor:
+    def release_window(self, rows: Tensor | None, computed: Tensor | None, where: Tensor | None) -> Tensor:
         """What the window has left behind."""
         release = self._launches.release_launches
-        return self._outcome(release(self.shape, self.state, "window", rows, where, None, computed, at_most))
+        return self._outcome(release(self.shape, self.state, "window", rows, where, None, computed))
 
-    def hand_over(self, rows: Tensor, where: Tensor | None) -> Tensor:
+    def hand_over(self, rows: Tensor | None, where: Tensor | None) -> Tensor:
         """Six launches."""
         return self._outcome(self._launches.release_launches(self.shape, self.state, "hand over", rows, where))
 
     def import_(
-        self, rows: Tensor, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
+        self, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
         owning: bool,
     ) -> Tensor:  # fmt: skip
         """Two launches."""
@@ -93,7 +95,7 @@ class KernelOperations:
 
     def launch(self, launch: Launch) -> Any:
         """Run it; tests interpret it instead. See `Launch.run`."""
-        with made_current(launch.args[0].device):
+        with made_current(self.state.numbers.device):
             return launch.run()
 
     def _run(self, launches: list[Launch]) -> None:

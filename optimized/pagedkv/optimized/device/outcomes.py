@@ -12,7 +12,8 @@ class RowOutcome(IntEnum):
 
     OK = 0
     SKIPPED = 1
-    """The row is < 0 or its `where` is False: padding, or a request that has ended."""
+    """The row is < 0 or its `where` is False: padding, or a request that has ended. Of rows=None, also a row that is
+    not in use."""
     DUPLICATE = 2
     """The row stands earlier in this call, and is not skipped there."""
     WRONG_ROW = 3

@@ -54,8 +54,11 @@ class DevicePool:
     `sliding_window`, `sink_tokens` and `max_rollback` as in `pagedkv.spec.Config`, `release_window` gives back
     what cannot be seen any more.
 
-    Rows are (num_asked,) int32 or int64 tensors on the device, None for all rows in order; `where` (num_asked,) bool
-    leaves some out, say those whose request has ended. Raises `Misuse` for options and tensors of another form.
+    Rows are (num_asked,) int32 or int64 tensors on the device. None: all rows in order, of which those that are not in
+    use are skipped. `where` (num_asked,) bool leaves some out, say those whose request has ended. Raises `Misuse` for
+    options and tensors of another form.
+
+    Calls belong on one stream; copies of a plan run before the next call.
     """
 
     def __init__(
@@ -71,11 +74,12 @@ class DevicePool:
         leased: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.shape = pool_shape(num_blocks, block_size, num_rows, max_blocks, sliding_window, sink_tokens, max_rollback)
-        self._state = empty_state(self.shape, torch.device(device), owns_all=not flag("leased", leased))
+        self.shape = pool_shape(
+            num_blocks, block_size, num_rows, max_blocks, sliding_window, sink_tokens, max_rollback, leased
+        )
+        self._state = empty_state(self.shape, torch.device(device))
         self.device = self._state.numbers.device
         self._operations = operations_for(self.shape, self._state)
-        self._all_rows = torch.arange(num_rows, device=self.device)
 
     # What attention and an engine read; views, which every operation changes.
 
@@ -128,7 +132,7 @@ class DevicePool:
         """Rows that are not in use get lengths[i] >= 0 positions. With `total`, the sum of the lengths or more, the
         plan has their slots; rows for whose slots there is no room are `BAD_LENGTH`."""
         at, chosen = self._rows(rows, where)
-        lengths = check_vector("lengths", lengths, self.device, len(at))
+        lengths = check_vector("lengths", lengths, self.device, self._count(at))
         return self._operations.grow(at, lengths, chosen, entering=True, total=_total(total))
 
     def append(
@@ -138,15 +142,16 @@ class DevicePool:
         """Rows get counts[i] >= 0 positions more, or one each. What shares its last block with another owner gets a
         copy of it first. With `total`, as in `admit`, the plan has the slots; without counts it always has."""
         at, chosen = self._rows(rows, where)
-        counts = check_optional("counts", counts, self.device, len(at))
-        most = len(at) if counts is None else _total(total)
+        counts = check_optional("counts", counts, self.device, self._count(at))
+        most = self._count(at) if counts is None else _total(total)
         return self._operations.grow(at, counts, chosen, entering=False, total=most)
 
     def fork(self, parents: Tensor, children: Tensor, *, where: Tensor | None = None) -> Tensor:
         """children[i], not in use, becomes what parents[i] was before this call: same length, same blocks. Returns the
         outcomes, (num_asked,) int32; so do the following."""
-        at, chosen = self._rows(children, where, "children")
-        parents = check_vector("parents", parents, self.device, len(at))
+        at = check_rows("children", children, self.device, self.shape)
+        chosen = check_where(where, self.device, len(at))
+        parents = check_vector("parents", parents, self.device, self._count(at))
         return self._operations.fork(parents, at, chosen)
 
     def truncate(
@@ -156,8 +161,8 @@ class DevicePool:
         would see what is gone; it stands at `computed` (num_asked,), the positions whose KV is written, or at the new
         end."""
         at, chosen = self._rows(rows, where)
-        lengths = check_vector("lengths", lengths, self.device, len(at))
-        computed = check_optional("computed", computed, self.device, len(at))
+        lengths = check_vector("lengths", lengths, self.device, self._count(at))
+        computed = check_optional("computed", computed, self.device, self._count(at))
         return self._operations.truncate(at, lengths, computed, chosen)
 
     def free(self, rows: Tensor | None = None, *, where: Tensor | None = None) -> Tensor:
@@ -166,18 +171,13 @@ class DevicePool:
         return self._operations.free(at, chosen)
 
     def release_window(
-        self, rows: Tensor | None = None, *, computed: Tensor | None = None, at_most: int | None = None,
-        where: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """Give back the blocks that the window has left behind once `computed` positions (None: all) are written.
-
-        `at_most` blocks of each row, all unless given: what is dead stays so, and a step that appends one position
-        needs no more than 1.
-        """
+        self, rows: Tensor | None = None, *, computed: Tensor | None = None, where: Tensor | None = None
+    ) -> Tensor:
+        """Give back the blocks that the window has left behind once `computed` (num_asked,) positions (None: all) are
+        written."""
         at, chosen = self._rows(rows, where)
-        computed = check_optional("computed", computed, self.device, len(at))
-        most = self.shape.max_blocks if at_most is None else integer("at_most", at_most, 1, self.shape.max_blocks)
-        return self._operations.release_window(at, computed, chosen, most)
+        computed = check_optional("computed", computed, self.device, self._count(at))
+        return self._operations.release_window(at, computed, chosen)
 
     # To and from the host.
 
@@ -198,18 +198,19 @@ class DevicePool:
         """Rows that are not in use become requests that began elsewhere: lengths[i] positions in the blocks of
         block_tables[i], (num_asked, width) int32, of which a window has released `num_holes` (num_asked,).
 
-        The host lends these blocks until `take_back`: they are read here, and never written, since whoever would write
+        The host lends these blocks until `end_loan`: they are read here, and never written, since whoever would write
         copies them first; they are not handed out. With `owning` they are the pool's own from now on.
         """
         at, chosen = self._rows(rows, where)
-        tables = check_tables(block_tables, self.device, len(at))
-        lengths = check_vector("lengths", lengths, self.device, len(at))
-        holes = check_optional("num_holes", num_holes, self.device, len(at))
+        tables = check_tables(block_tables, self.device, self._count(at))
+        lengths = check_vector("lengths", lengths, self.device, self._count(at))
+        holes = check_optional("num_holes", num_holes, self.device, self._count(at))
         return self._operations.import_(at, tables, lengths, holes, chosen, flag("owning", owning))
 
     def export(self, rows: Tensor | None = None) -> ExportedRows:
         """What the host must know to take these rows back; nothing changes. Read it, then `hand_over`."""
-        at, _ = self._rows(rows, None)
+        at = self._rows(rows, None)[0]
+        at = torch.arange(self.shape.num_rows, device=self.device) if at is None else at
         return leasing.export(self.shape, self._state, at)
 
     def hand_over(self, rows: Tensor | None = None, *, where: Tensor | None = None) -> Tensor:
@@ -218,9 +219,9 @@ class DevicePool:
         at, chosen = self._rows(rows, where)
         return self._operations.hand_over(at, chosen)
 
-    def take_back(self, blocks: Tensor) -> None:
+    def end_loan(self, blocks: Tensor) -> None:
         """The host lends these blocks no more, which no row has. Not checked: see `references`, where they are 1."""
-        leasing.take_back(self._state, check_vector("blocks", blocks, self.device))
+        leasing.end_loan(self._state, check_vector("blocks", blocks, self.device))
 
     # The pool as a whole.
 
@@ -232,6 +233,33 @@ class DevicePool:
             if cache.shape[0] != self.shape.num_blocks:
                 raise Misuse(f"caches[{i}].shape", tuple(cache.shape), f"({self.shape.num_blocks}, ...)")
         permute(self.shape, self._state, new_block, caches)
+
+    def warm_up(self, num_rows: int | None = None) -> None:
+        """Compile what calls for so many rows (all unless given) need, before it matters: in the middle of serving it
+        takes seconds, and while a CUDA graph is captured it fails. Nothing is changed.
+
+        Kernels are compiled for the dtypes that they are given, too (int64 here), for what is given at all of `where`,
+        `counts` and the like, and for each power of two of rows.
+        """
+        counters = self._state.counters.clone()
+        count = self.shape.num_rows if num_rows is None else integer("num_rows", num_rows, 1)
+        rows = torch.full((count,), -1, dtype=torch.int64, device=self.device)
+        nobody = torch.zeros(self.shape.num_rows, dtype=torch.bool, device=self.device)
+        for at, where in ((rows, None), (rows, rows >= 0), (None, nobody)):
+            numbers = rows if at is not None else torch.zeros_like(nobody, dtype=torch.int64)
+            self.append(at, where=where)
+            for total in (None, 1):
+                self.admit(at, numbers, total=total, where=where)
+                self.append(at, numbers, total=total, where=where)
+            self.truncate(at, numbers, where=where)
+            self.truncate(at, numbers, computed=numbers, where=where)
+            self.free(at, where=where)
+            self.hand_over(at, where=where)
+            self.release_window(at, where=where)
+            self.release_window(at, computed=numbers, where=where)
+        self.fork(rows, rows)
+        self.import_(rows[:1], self._state.tables[:1], rows[:1], num_holes=rows[:1])
+        self._state.counters.copy_(counters)
 
     def check(self) -> Tensor:
         """(len(INVARIANTS),) int64 on the device: how often each of the invariants of `checking` is broken."""
@@ -245,9 +273,14 @@ class DevicePool:
         twin._operations = operations_for(self.shape, twin._state)
         return twin
 
-    def _rows(self, rows: Tensor | None, where: Tensor | None, name: str = "rows") -> tuple[Tensor, Tensor | None]:
-        at = self._all_rows if rows is None else check_rows(name, rows, self.device, self.shape)
-        return at, check_where(where, self.device, len(at))
+    def _rows(
+        self, rows: Tensor | None, where: Tensor | None, name: str = "rows"
+    ) -> tuple[Tensor | None, Tensor | None]:
+        at = None if rows is None else check_rows(name, rows, self.device, self.shape)
+        return at, check_where(where, self.device, self._count(at))
+
+    def _count(self, rows: Tensor | None) -> int:
+        return self.shape.num_rows if rows is None else len(rows)
 
 
 def _total(total: int | None) -> int | None:

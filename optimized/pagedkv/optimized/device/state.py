@@ -35,6 +35,8 @@ class PoolShape:
     sliding_window: int | None
     sink_tokens: int
     max_rollback: int
+    leased: bool = False
+    """Whether it begins without blocks of its own."""
 
     @property
     def sink_blocks(self) -> int:
@@ -79,9 +81,9 @@ class PoolState:
         return replace(self, **{field.name: getattr(self, field.name).clone() for field in fields(self)})
 
 
-def empty_state(shape: PoolShape, device: torch.device, *, owns_all: bool) -> PoolState:
-    """A pool without requests. Block 0 is the first to be handed out; with `owns_all=False` there is none yet."""
-    blocks, rows = shape.num_blocks, shape.num_rows
+def empty_state(shape: PoolShape, device: torch.device) -> PoolState:
+    """A pool without requests. Block 0 is the first to be handed out."""
+    blocks, rows, owns_all = shape.num_blocks, shape.num_rows, not shape.leased
 
     def filled(value: int, *size: int) -> Tensor:
         if value == 0:  # memory that is not touched until it is used

@@ -36,7 +36,7 @@ class Part(NamedTuple):
     section: str
     module: str
     extra: str = ""
-    """What to install for a part that holds the attention of `pagedkv.optimized`, whichever block manager is named."""
+    """What to install for a part that holds what is ours and no block manager, whichever of those is named."""
 
 
 PARTS: Final[dict[str, Part]] = {
@@ -44,12 +44,13 @@ PARTS: Final[dict[str, Part]] = {
     "kernels": Part("kernels compiled", "pagedkv.cli.parts.kernels", extra="gpu"),
     "exhaustive": Part("exhaustive slices", "pagedkv.cli.parts.exhaustive"),
     "attention": Part("attention", "pagedkv.cli.parts.attention", extra="torch"),
+    "device": Part("device pool", "pagedkv.cli.parts.device", extra="torch"),
     "programs": Part("random programs", "pagedkv.cli.parts.programs"),
     "interpreted": Part("attention", "pagedkv.cli.parts.interpreted", extra="gpu"),
 }
 """By name, the longest first, so that two processes end at about the same time."""
 
-ORDER: Final = ("exhaustive slices", "random programs", "attention", "kernels compiled", "workload")
+ORDER: Final = ("exhaustive slices", "random programs", "device pool", "attention", "kernels compiled", "workload")
 """Of the report."""
 
 

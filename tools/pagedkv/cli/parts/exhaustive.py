@@ -5,7 +5,7 @@ from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
 from pagedkv.conformance import exhaustive
-from pagedkv.spec import Config
+from pagedkv.conformance.plans import small
 
 QUICK_STATES = 300
 
@@ -13,7 +13,7 @@ QUICK_STATES = 300
 def run(options: Options) -> Section:
     """All slices that the subject's capabilities allow; `quick` stops each after some states."""
     factory = subject_factory(options.subject)
-    capabilities = factory(Config(num_blocks=2, block_size=2)).capabilities
+    capabilities = small(factory, 2).capabilities
     limit = QUICK_STATES if options.quick else None
     results = []
     for part in exhaustive.slices_for(capabilities):

@@ -30,7 +30,7 @@ def hand_over(fields: Fields, rows: Int64, where: Flags, block_size: int, outcom
         if outcome[i] == OK:
             for entry in range((pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size):
                 block = pool.tables[rows[i], entry]
-                if block >= 0 and pool.references[block] == 1:
+                if 0 <= block < len(pool.references) and pool.references[block] == 1:
                     pool.owned[block] = 0
     for i in range(len(rows)):
         if outcome[i] == OK:
@@ -67,10 +67,10 @@ def truncate(
 @compiled
 def release_window(
     fields: Fields, rows: Int64, computed: Int64, where: Flags, block_size: int, kept: int, sink_blocks: int,
-    at_most: int, outcome: Int32,
+    outcome: Int32,
 ) -> None:  # fmt: skip
-    """Give back the first `at_most` of the blocks that hold nothing of the last `kept` of computed[i] positions (of
-    all, if that is empty), nor of the sinks."""
+    """Give back the blocks that hold nothing of the last `kept` of computed[i] positions (of all, if that is empty),
+    nor of the sinks; none if `kept` is negative."""
     pool = Arrays(*fields)
     for i in range(len(rows)):
         outcome[i] = present(pool, rows, where, i)
@@ -82,7 +82,7 @@ def release_window(
             outcome[i] = BAD_LENGTH
             continue
         first = pool.numbers[HOLES, rows[i]] + sink_blocks
-        end = min(max(first, max(0, written - kept) // block_size), first + at_most)
+        end = max(first, max(0, written - kept) // block_size) if kept >= 0 else first
         give_back(pool, rows[i], first, end, -1)
         pool.numbers[HOLES, rows[i]] += end - first
     finish(pool, rows, outcome)
@@ -102,7 +102,7 @@ def give_back(pool: Arrays, row: int, first: int, end: int, mark: int) -> None:
     for entry in range(first, end):
         block = pool.tables[row, entry]
         pool.tables[row, entry] = mark
-        if block >= 0:
+        if 0 <= block < len(pool.references):
             pool.references[block] -= 1
             if pool.references[block] == 0 and pool.owned[block] > 0:
                 pool.free_list[pool.counters[NUM_FREE]] = block

@@ -1,18 +1,18 @@
 """The arrays of a pool, and which rows a call is about."""
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pagedkv.optimized.device.loops.compiling import compiled
-from pagedkv.optimized.device.outcomes import COUNTED
+from pagedkv.optimized.device.outcomes import COUNTED, RowOutcome
+from pagedkv.optimized.device.state import UNCLAIMED
 from pagedkv.optimized.loops.arrays import Int32, Int64
 
 Flags: TypeAlias = NDArray[np.bool_]
-UNCLAIMED: Final = 2**31 - 1
-OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, UNSERVABLE, TABLE_FULL, CAPACITY = range(9)
-"""As in `pagedkv.optimized.device.outcomes.RowOutcome`, whose members numba does not know."""
+OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, UNSERVABLE, TABLE_FULL, CAPACITY = map(int, RowOutcome)
+"""As numbers, which is what numba knows."""
 
 
 class Arrays(NamedTuple):

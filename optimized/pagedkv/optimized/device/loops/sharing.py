@@ -23,6 +23,6 @@ def fork(fields: Fields, parents: Int64, children: Int64, where: Flags, block_si
             for entry in range((pool.numbers[LENGTH, parents[i]] + block_size - 1) // block_size):
                 block = pool.tables[parents[i], entry]
                 pool.tables[children[i], entry] = block
-                if block >= 0:
+                if 0 <= block < len(pool.references):
                     pool.references[block] += 1
     finish(pool, children, outcome)

@@ -6,8 +6,8 @@ import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.pool.rows import (
-    BAD_LENGTH, DUPLICATE, OK, SKIPPED, TABLE_FULL, WRONG_ROW, add_to_counters, claim_rows, is_first, read_rows, tally,
-    unclaim_rows,
+    BAD_LENGTH, DUPLICATE, OK, SKIPPED, TABLE_FULL, WRONG_ROW, add_to_counters, claim_rows, read_rows, row_of,
+    stood_before, tally, unclaim_rows,
 )  # fmt: skip
 
 
@@ -40,7 +40,7 @@ def import_decide_kernel(
         found = tl.where((length + BLOCK_SIZE - 1) // BLOCK_SIZE > width, TABLE_FULL, found)
         found = tl.where((length < 0) | (length > most), BAD_LENGTH, found)
         found = tl.where(in_use, WRONG_ROW, found)
-        found = tl.where(known & ~is_first(claims, row, known, index), DUPLICATE, found)
+        found = tl.where(stood_before(rows, claims, row, known, index), DUPLICATE, found)
         found = tl.where(skipped, SKIPPED, found)
         tl.store(outcome + index, found, mask=is_asked)
         tallied += tally(found, index, num_asked)
@@ -72,7 +72,7 @@ def import_apply_kernel(
     """Enter PIECE table entries of one row; the first piece its numbers."""
     index = tl.program_id(0)
     if tl.load(outcome + index) == OK:
-        row, length = tl.load(rows + index).to(tl.int64), tl.load(lengths + index).to(tl.int32)
+        row, length = row_of(rows, index), tl.load(lengths + index).to(tl.int32)
         if tl.program_id(1) == 0:
             tl.store(numbers + row, 1)
             tl.store(numbers + num_rows + row, length)
@@ -85,9 +85,9 @@ def import_apply_kernel(
         block = tl.load(given + index.to(tl.int64) * given_stride + entry, mask=is_entry, other=-1)
         tl.store(tables + row * max_blocks + entry, block, mask=is_entry)
         is_block = (block >= 0) & (block < num_blocks)
-        tl.atomic_add(references + block, 1, mask=is_block)
+        tl.atomic_add(references + block, 1, mask=is_block, sem="relaxed")
         if OWNING:
-            tl.atomic_max(owned + block, 1, mask=is_block)
+            tl.atomic_max(owned + block, 1, mask=is_block, sem="relaxed")
         else:
-            before = tl.atomic_max(lent + block, 1, mask=is_block)
-            tl.atomic_add(references + block, 1, mask=is_block & (before == 0))
+            before = tl.atomic_max(lent + block, 1, mask=is_block, sem="relaxed")
+            tl.atomic_add(references + block, 1, mask=is_block & (before == 0), sem="relaxed")

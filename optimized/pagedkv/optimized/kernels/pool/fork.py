@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.pool.rows import (
-    DUPLICATE, OK, SKIPPED, WRONG_ROW, add_to_counters, claim_rows, is_first, read_rows, tally, unclaim_rows,
+    DUPLICATE, OK, SKIPPED, WRONG_ROW, add_to_counters, claim_rows, read_rows, stood_before, tally,
+    unclaim_rows,
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def fork_decide_kernel(
         missing = tl.load(numbers + parent, mask=is_row, other=0) == 0
         found = tl.full((CHUNK,), OK, tl.int32)
         found = tl.where(taken | missing, WRONG_ROW, found)
-        found = tl.where(known & ~is_first(claims, child, known, index), DUPLICATE, found)
+        found = tl.where(stood_before(children, claims, child, known, index), DUPLICATE, found)
         found = tl.where(skipped, SKIPPED, found)
         tl.store(outcome + index, found, mask=is_asked)
         tallied += tally(found, index, num_asked)
@@ -53,6 +54,7 @@ def fork_apply_kernel(
     outcome,
     max_blocks,
     num_rows,
+    num_blocks,
     BLOCK_SIZE: tl.constexpr,
     PIECE: tl.constexpr,
 ):
@@ -69,4 +71,4 @@ def fork_apply_kernel(
         is_entry = entry < (length + BLOCK_SIZE - 1) // BLOCK_SIZE
         block = tl.load(tables + parent * max_blocks + entry, mask=is_entry, other=-1)
         tl.store(tables + child * max_blocks + entry, block, mask=is_entry)
-        tl.atomic_add(references + block, 1, mask=block >= 0)
+        tl.atomic_add(references + block, 1, mask=(block >= 0) & (block < num_blocks), sem="relaxed")

@@ -11,12 +11,13 @@ next one with what is left.
 import triton
 import triton.language as tl
 
+from pagedkv.optimized.device import state
 from pagedkv.optimized.kernels.pool.rows import (
     BAD_LENGTH, CAPACITY, DUPLICATE, OK, SKIPPED, TABLE_FULL, UNSERVABLE, WRONG_ROW, add_to_counters, claim_rows,
-    is_first, read_rows, tally, unclaim_rows,
+    read_rows, row_of, stood_before, tally, unclaim_rows,
 )  # fmt: skip
 
-MOST = tl.constexpr(2**30)
+MOST = tl.constexpr(state.MOST)
 
 
 @triton.jit
@@ -40,7 +41,7 @@ def grow_decide_kernel(
     writers,  # (num_blocks,) int32
     last_writer,  # (num_blocks,) int32
     outcome,  # (num_asked,) int32
-    seq_lens,  # (num_asked,) int32: lengths before the call
+    before,  # (num_asked,) int32: lengths before the call
     taken,  # (num_asked,) int32: blocks that the row takes
     written,  # (num_asked,) int32: the shared block that it writes into, -1: none
     top,  # (num_asked,) int64: the height of the free list before it takes them
@@ -78,7 +79,9 @@ def grow_decide_kernel(
         found = tl.where((count < 0) | (count > MOST) | (end > limit), BAD_LENGTH, found)
         wrong = in_use if ENTERING else ~in_use
         found = tl.where(wrong | ~known, WRONG_ROW, found)
-        found = tl.where(known & ~is_first(claims, row, known, index), DUPLICATE, found)
+        found = tl.where(stood_before(rows, claims, row, known, index), DUPLICATE, found)
+        if rows is None and not ENTERING:
+            skipped = skipped | ~in_use
         found = tl.where(skipped, SKIPPED, found)
 
         inside = (found == OK) & (blocks * BLOCK_SIZE > length) & (count > 0)
@@ -87,7 +90,7 @@ def grow_decide_kernel(
         tl.atomic_add(writers + old, 1, mask=shared)
         tl.atomic_max(last_writer + old, index, mask=shared)
         tl.store(outcome + index, found, mask=is_asked)
-        tl.store(seq_lens + index, length, mask=is_asked)
+        tl.store(before + index, length, mask=is_asked)
         tl.store(taken + index, (after - blocks).to(tl.int32), mask=is_asked)
         tl.store(written + index, tl.where(shared, old, -1), mask=is_asked)
         tl.store(first_slot + index, end - asked_for, mask=is_asked)
@@ -151,7 +154,8 @@ def grow_apply_kernel(
     written,
     top,
     first_slot,
-    seq_lens,  # lengths before this launch, and now after it
+    before,
+    seq_lens,  # (num_asked,) int32
     copies,  # (num_asked, 2) int32
     slot_mapping,  # (total,) int64
     num_asked,
@@ -162,15 +166,18 @@ def grow_apply_kernel(
     BLOCK_SIZE: tl.constexpr,
     PIECE: tl.constexpr,
 ):
-    """Give one row its blocks and slots. The program behind the last row fills what is left of the slot mapping."""
+    """Give one row its blocks and slots. The program behind the last row fills what is left of the slot mapping.
+
+    A program is many threads, and no barrier lies between them here: none of them reads what another one writes.
+    """
     index = tl.program_id(0)
     lanes = tl.arange(0, PIECE)
     if index == num_asked:
         for start in range(tl.load(first_slot + num_asked), total, PIECE):
             tl.store(slot_mapping + start + lanes, -1, mask=start + lanes < total)
     else:
-        row = tl.load(rows + index).to(tl.int64)
-        length = tl.load(seq_lens + index)
+        row = row_of(rows, index)
+        length = tl.load(before + index)
         count = 1
         if counts is not None:
             count = tl.load(counts + index).to(tl.int64)
@@ -190,7 +197,7 @@ def grow_apply_kernel(
         new = tl.load(free_list + height - 1, mask=copied, other=-1)
         tl.store(copies + 2 * index, tl.where(copied, old, -1))
         tl.store(copies + 2 * index + 1, new)
-        tl.atomic_add(references + old, -1, mask=copied)
+        tl.atomic_add(references + old, -1, mask=copied, sem="relaxed")
 
         now = (length + count).to(tl.int32)
         tl.store(seq_lens + index, tl.where(served, now, 0))

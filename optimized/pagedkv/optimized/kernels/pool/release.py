@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 
 from pagedkv.optimized.kernels.pool.rows import (
-    BAD_LENGTH, DUPLICATE, OK, RELEASED, SKIPPED, WRONG_ROW, add_to_counters, claim_rows, is_first,
-    read_rows, tally, unclaim_rows,
+    BAD_LENGTH, DUPLICATE, OK, RELEASED, SKIPPED, WRONG_ROW, add_to_counters, claim_rows, read_rows, row_of,
+    stood_before, tally, unclaim_rows,
 )  # fmt: skip
 
 FREE = tl.constexpr(0)
@@ -20,7 +20,7 @@ TRUNCATE = tl.constexpr(1)
 WINDOW = tl.constexpr(2)
 
 
-@triton.jit(do_not_specialize=["rows", "lengths", "computed", "where", "num_asked", "at_most"])
+@triton.jit(do_not_specialize=["rows", "lengths", "computed", "where", "num_asked"])
 def release_decide_kernel(
     rows,  # (num_asked,) int32 or int64
     lengths,  # (num_asked,) int32 or int64: of TRUNCATE, else None
@@ -34,7 +34,6 @@ def release_decide_kernel(
     end,  # (num_asked,) int32: behind the last of them
     num_asked,
     num_rows,
-    at_most,  # entries of a row
     WHAT: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
     WINDOW_SIZE: tl.constexpr,  # 0: none
@@ -69,10 +68,12 @@ def release_decide_kernel(
         if WHAT == WINDOW:
             low = (holes + SINK_BLOCKS).to(tl.int64)
             dead = tl.maximum(written - KEPT, 0) // BLOCK_SIZE
-            high = tl.minimum(tl.maximum(dead, low), low + at_most) if WINDOW_SIZE > 0 else low
+            high = tl.maximum(dead, low) if WINDOW_SIZE > 0 else low
             found = tl.where((written < 0) | (written > length), BAD_LENGTH, found)
         found = tl.where(~in_use, WRONG_ROW, found)
-        found = tl.where(known & ~is_first(claims, row, known, index), DUPLICATE, found)
+        found = tl.where(stood_before(rows, claims, row, known, index), DUPLICATE, found)
+        if rows is None:
+            skipped = skipped | ~in_use
         found = tl.where(skipped, SKIPPED, found)
         tl.store(outcome + index, found, mask=is_asked)
         tl.store(first + index, low.to(tl.int32), mask=is_asked)
@@ -92,16 +93,18 @@ def release_disown_kernel(
     first,
     end,
     max_blocks,
+    num_blocks,
     PIECE: tl.constexpr,
 ):
     """The blocks that only this row has are not the pool's own any more: they go with it."""
     index = tl.program_id(0)
     low, high = tl.load(first + index), tl.load(end + index)
-    row = tl.load(rows + index).to(tl.int64)
+    row = row_of(rows, index)
     for start in range(low, high, PIECE):
         entry = start + tl.arange(0, PIECE)
         block = tl.load(tables + row * max_blocks + entry, mask=entry < high, other=-1)
-        alone = (block >= 0) & (tl.load(references + block, mask=block >= 0, other=0) == 1)
+        is_block = (block >= 0) & (block < num_blocks)
+        alone = is_block & (tl.load(references + block, mask=is_block, other=0) == 1)
         tl.store(owned + block, 0, mask=alone)
 
 
@@ -114,17 +117,19 @@ def release_drop_kernel(
     first,
     end,
     max_blocks,
+    num_blocks,
     PIECE: tl.constexpr,
 ):
     """Take the references of one row away."""
     index = tl.program_id(0)
     low, high = tl.load(first + index), tl.load(end + index)
-    row = tl.load(rows + index).to(tl.int64)
+    row = row_of(rows, index)
     for start in range(low, high, PIECE):
         entry = start + tl.arange(0, PIECE)
         block = tl.load(tables + row * max_blocks + entry, mask=entry < high, other=-1)
-        tl.atomic_add(references + block, -1, mask=block >= 0)
-        tl.atomic_max(last_release + block, index * max_blocks + entry, mask=block >= 0)
+        is_block = (block >= 0) & (block < num_blocks)
+        tl.atomic_add(references + block, -1, mask=is_block, sem="relaxed")
+        tl.atomic_max(last_release + block, index * max_blocks + entry, mask=is_block, sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -138,22 +143,24 @@ def release_mark_kernel(
     end,
     freed,  # (num_asked,) int32: how many blocks of each row go to the free list
     max_blocks,
+    num_blocks,
     PIECE: tl.constexpr,
 ):
     """Leave in each entry of one row: the block, if it goes to the free list and the entry stands for it; -2 - block,
     if it does not and the entry stands for it; -1 otherwise."""
     index = tl.program_id(0)
     low, high = tl.load(first + index), tl.load(end + index)
-    row = tl.load(rows + index).to(tl.int64)
+    row = row_of(rows, index)
     count = tl.zeros((), tl.int32)
     for start in range(low, high, PIECE):
         entry = start + tl.arange(0, PIECE)
         at = tables + row * max_blocks + entry
         block = tl.load(at, mask=entry < high, other=-1)
-        is_block = block >= 0
+        is_block = (block >= 0) & (block < num_blocks)
         stands = is_block & (tl.load(last_release + block, mask=is_block, other=-2) == index * max_blocks + entry)
         is_free = stands & (tl.load(references + block, mask=is_block, other=1) == 0)
         is_free = is_free & (tl.load(owned + block, mask=is_block, other=0) > 0)
+        tl.debug_barrier()  # all have read the entries
         tl.store(at, tl.where(is_free, block, tl.where(stands, -2 - block, -1)), mask=entry < high)
         count += tl.sum(is_free.to(tl.int32), 0)
     tl.store(freed + index, count)
@@ -192,12 +199,13 @@ def release_push_kernel(
     max_blocks,
     num_rows,
     WHAT: tl.constexpr,
+    SINK_BLOCKS: tl.constexpr,
     PIECE: tl.constexpr,
 ):
     """Push the blocks of one row, and leave the row as it is to be."""
     index = tl.program_id(0)
     low, high = tl.load(first + index), tl.load(end + index)
-    row = tl.load(rows + index).to(tl.int64)
+    row = row_of(rows, index)
     to = tl.load(place + index)
     for start in range(low, high, PIECE):
         entry = start + tl.arange(0, PIECE)
@@ -208,6 +216,7 @@ def release_push_kernel(
         order = tl.cumsum(is_free.to(tl.int32), 0)
         tl.store(free_list + to + order - 1, mark, mask=is_free)
         tl.store(last_release + tl.where(is_free, mark, -2 - mark), -1, mask=is_free | kept)
+        tl.debug_barrier()  # all have read the entries
         tl.store(at, -1 if WHAT == WINDOW else 0, mask=entry < high)
         to += tl.sum(is_free.to(tl.int32), 0)
     served = tl.load(outcome + index) == OK
@@ -218,5 +227,4 @@ def release_push_kernel(
     if WHAT == TRUNCATE:
         tl.store(numbers + num_rows + row, tl.load(lengths + index).to(tl.int32), mask=served)
     if WHAT == WINDOW:
-        holes = tl.load(numbers + 2 * num_rows + row, mask=served, other=0)
-        tl.store(numbers + 2 * num_rows + row, holes + high - low, mask=served)
+        tl.store(numbers + 2 * num_rows + row, high - SINK_BLOCKS, mask=served)

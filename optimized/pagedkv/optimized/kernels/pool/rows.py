@@ -7,24 +7,30 @@
 import triton
 import triton.language as tl
 
-OK = tl.constexpr(0)
-SKIPPED = tl.constexpr(1)
-DUPLICATE = tl.constexpr(2)
-WRONG_ROW = tl.constexpr(3)
-BAD_LENGTH = tl.constexpr(4)
-RELEASED = tl.constexpr(5)
-UNSERVABLE = tl.constexpr(6)
-TABLE_FULL = tl.constexpr(7)
-CAPACITY = tl.constexpr(8)
-NUM_OUTCOMES = tl.constexpr(9)
-UNCLAIMED = tl.constexpr(2**31 - 1)
+from pagedkv.optimized.device import state
+from pagedkv.optimized.device.outcomes import RowOutcome
+
+OK = tl.constexpr(int(RowOutcome.OK))
+SKIPPED = tl.constexpr(int(RowOutcome.SKIPPED))
+DUPLICATE = tl.constexpr(int(RowOutcome.DUPLICATE))
+WRONG_ROW = tl.constexpr(int(RowOutcome.WRONG_ROW))
+BAD_LENGTH = tl.constexpr(int(RowOutcome.BAD_LENGTH))
+RELEASED = tl.constexpr(int(RowOutcome.RELEASED))
+UNSERVABLE = tl.constexpr(int(RowOutcome.UNSERVABLE))
+TABLE_FULL = tl.constexpr(int(RowOutcome.TABLE_FULL))
+CAPACITY = tl.constexpr(int(RowOutcome.CAPACITY))
+NUM_OUTCOMES = tl.constexpr(len(RowOutcome))
+UNCLAIMED = tl.constexpr(state.UNCLAIMED)
 
 
 @triton.jit
 def read_rows(rows, where, index, num_asked, num_rows):
-    """The rows at `index` of a call, 64-bit; whether they are skipped; whether they are rows of the pool."""
+    """The rows at `index` of a call (None: all in order), 64-bit; whether they are skipped; whether there are such."""
     is_asked = index < num_asked
-    row = tl.load(rows + index, mask=is_asked, other=-1).to(tl.int64)
+    if rows is None:
+        row = tl.where(is_asked, index, -1).to(tl.int64)
+    else:
+        row = tl.load(rows + index, mask=is_asked, other=-1).to(tl.int64)
     skipped = row < 0
     if where is not None:
         skipped = skipped | (tl.load(where + index, mask=is_asked, other=0) == 0)
@@ -32,39 +38,47 @@ def read_rows(rows, where, index, num_asked, num_rows):
 
 
 @triton.jit
+def row_of(rows, index):
+    """The row of one program."""
+    if rows is None:
+        return index.to(tl.int64)
+    return tl.load(rows + index).to(tl.int64)
+
+
+@triton.jit
 def claim_rows(rows, where, claims, num_asked, num_rows, CHUNK: tl.constexpr):
-    """Each row of the pool learns where in the call it stands first. One program; ends with a barrier."""
-    for start in range(0, num_asked, CHUNK):
-        index = start + tl.arange(0, CHUNK)
-        row, _, known = read_rows(rows, where, index, num_asked, num_rows)
-        tl.atomic_min(claims + row, index, mask=known)
-    tl.debug_barrier()
+    """Each row of the pool learns where in the call it stands first. One program; ends with a barrier. Of all rows in
+    order there is nothing to learn."""
+    if rows is not None:
+        for start in range(0, num_asked, CHUNK):
+            index = start + tl.arange(0, CHUNK)
+            row, _, known = read_rows(rows, where, index, num_asked, num_rows)
+            tl.atomic_min(claims + row, index, mask=known)
+        tl.debug_barrier()
 
 
 @triton.jit
 def unclaim_rows(rows, where, claims, num_asked, num_rows, CHUNK: tl.constexpr):
     """`claims` is as it was made. One program, after a barrier."""
-    for start in range(0, num_asked, CHUNK):
-        index = start + tl.arange(0, CHUNK)
-        row, _, known = read_rows(rows, where, index, num_asked, num_rows)
-        tl.store(claims + row, UNCLAIMED, mask=known)
+    if rows is not None:
+        for start in range(0, num_asked, CHUNK):
+            index = start + tl.arange(0, CHUNK)
+            row, _, known = read_rows(rows, where, index, num_asked, num_rows)
+            tl.store(claims + row, UNCLAIMED, mask=known)
 
 
 @triton.jit
-def is_first(claims, row, known, index):
-    """Whether the row stands here for the first time. Past L1, which does not see what atomics have left."""
-    return tl.load(claims + row, mask=known, other=0, cache_modifier=".cg") == index
+def stood_before(rows, claims, row, known, index):
+    """Whether the row stands earlier in this call. Read past L1, which does not see what atomics have left."""
+    if rows is None:
+        return known & False
+    return known & (tl.load(claims + row, mask=known, other=0, cache_modifier=".cg") != index)
 
 
 @triton.jit
 def tally(outcome, index, num_asked):
-    """(16,): how often each outcome stands among these rows."""
-    codes = tl.arange(0, 16)
-    tallied = tl.zeros((16,), tl.int64)
-    for code in tl.static_range(NUM_OUTCOMES):
-        count = tl.sum(((outcome == code) & (index < num_asked)).to(tl.int32), 0)
-        tallied = tl.where(codes == code, count, tallied)
-    return tallied
+    """(16,): how often each outcome stands among these rows; at the end, lanes without a row."""
+    return tl.histogram(tl.where(index < num_asked, outcome, 15), 16).to(tl.int64)
 
 
 @triton.jit

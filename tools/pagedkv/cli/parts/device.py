@@ -1,0 +1,29 @@
+"""Part of `verify`: the device pool on the CPU, as a subject of its own."""
+
+from pagedkv.cli.exhaust import slice_data, slice_lines
+from pagedkv.cli.fuzz import report_lines, run_programs
+from pagedkv.cli.inputs import subject_factory
+from pagedkv.cli.parts import Options
+from pagedkv.cli.report import Section, verdict
+from pagedkv.conformance import exhaustive
+from pagedkv.conformance.plans import declared
+
+PROGRAMS, QUICK_PROGRAMS = 250, 40
+STEPS = 60
+QUICK_STATES = 60
+
+
+def run(options: Options) -> Section:
+    """Its slices, every state of which is loaded by `import_`, and random programs."""
+    factory = subject_factory("device")
+    limit, programs = (QUICK_STATES, QUICK_PROGRAMS) if options.quick else (None, PROGRAMS)
+    results = []
+    for part in exhaustive.slices_for(declared(factory)):
+        options.say(f"device: {part.name}")
+        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
+        results.append(slice_data(report, options.out))
+    options.say("device: random programs")
+    found = run_programs(factory, options.seed, programs, STEPS, options.out, lambda done, operations: None)
+    holds = found.holds and all(result["holds"] for result in results)
+    data = {"slices": results, "max_states": limit, "programs": found.as_json()}
+    return Section("device pool", verdict(holds), (*slice_lines(results), *report_lines(found)), data)
