@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.device import DevicePool
-from pagedkv.optimized.device.operations import KernelOperations
+from pagedkv.optimized.device.operations import KernelOperations, operations_for
+from pagedkv.optimized.device.state import PoolState
 from pagedkv.optimized.launch import Launch
 from tests.gpu.site import Site, same_bits
 
@@ -50,6 +51,15 @@ def pool_on(site: Site, *shape: int, **options: Any) -> DevicePool:
 def twin(site: Site, pool: DevicePool) -> DevicePool:
     """A copy that goes its own way."""
     return kernels(site, pool.copy())
+
+
+def moved(site: Site, pool: DevicePool) -> DevicePool:
+    """A copy on the device of a pool on the CPU."""
+    copy = pool.copy()
+    copy._state = PoolState(**{name: value.to(site.device) for name, value in state_of(copy).items()})
+    copy.device = copy._state.numbers.device
+    copy._operations = operations_for(copy.shape, copy._state)
+    return kernels(site, copy)
 
 
 def kernels(site: Site, pool: DevicePool) -> DevicePool:

@@ -3,6 +3,7 @@
 On the CPU the kernels are interpreted, over few rows and few calls, and nothing is captured: see `pool_programs`.
 """
 
+import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.device import DevicePool
-from tests.gpu.pool_programs import Call, differing, pool_on, program, state_of, tensors_of, twin
+from pagedkv.optimized.device import DecodeStep, DevicePool
+from tests.gpu.pool_programs import Call, differing, moved, pool_on, program, state_of, tensors_of, twin
 from tests.gpu.site import Site, same_bits
+from tests.optimized.device.programs import calls, draw_pool
 
 SHAPES: Final[list[tuple[int, dict[str, int]]]] = [
     (16, {}),
@@ -68,11 +70,80 @@ def test_from_the_same_state_come_the_same_bits(site: Site, block_size: int, opt
         assert differing(device, host) == []
 
 
+def test_programs_with_a_host_leave_what_they_leave_on_the_cpu(site: Site) -> None:
+    """Those that hold the interpreted kernels: a quarter of the pools are leased, and rows are imported and handed
+    over."""
+    methods = set[str]()
+    for seed in range(6 if site.name == "cpu" else 300):
+        rng = random.Random(seed)
+        host = draw_pool(rng)
+        device = moved(site, host)
+        for call in calls(rng, host, 12):
+            methods.add(call.method)
+            again = Call(call.method, dict(call.arguments))
+            assert alike(again.on(device), list(call.on(host))), (seed, call)
+            assert differing(device, host) == [], (seed, call)
+    assert site.name == "cpu" or {"import_", "hand_over", "lease", "end_loan", "export"} <= methods
+
+
+@pytest.mark.parametrize("window", [None, 5])
+def test_a_captured_decode_step_is_the_step(site: Site, window: int | None) -> None:
+    """Append, copies, write and attention in one graph: replayed, it gives the bits of steps made one by one."""
+    rows, layers, device = 6, 2, site.device
+    steps, draws = list[DecodeStep](), list[list[Tensor]]()
+    for _ in range(2):
+        pool = pool_on(site, 24, 4, rows, 12, sliding_window=window)
+        generator = torch.Generator().manual_seed(0)
+        caches = [torch.zeros(24, 4, 2, 16, device=device) for _ in range(2 * layers)]
+        pool.admit(torch.arange(2, device=device), torch.tensor([5, 0], device=device))
+        pool.fork(torch.tensor([0, 0, 1], device=device), torch.tensor([2, 3, 4], device=device))
+        steps.append(DecodeStep(pool, caches[:layers], caches[layers:]))
+        draws.append([torch.zeros(layers, rows, heads, 16, device=device) for heads in (4, 2, 2)])
+
+    def once(step: DecodeStep, drawn: list[Tensor]) -> list[Tensor]:
+        plan = step.begin(where=step.pool.in_use > 0)
+        query, key, value = drawn
+        return [*plan, *(step.attend(i, query[i], key[i], value[i]) for i in range(layers))]
+
+    replay, answers = captured_step(site, lambda: once(steps[0], draws[0]), steps[0])
+    for _ in range(12):
+        for name in range(3):
+            drawn = torch.randn(draws[0][name].shape, generator=generator)
+            draws[0][name].copy_(drawn)
+            draws[1][name].copy_(drawn)
+        replay()
+        assert alike(answers(), [each.cpu() for each in once(steps[1], draws[1])])
+        assert differing(steps[0].pool, steps[1].pool) == []
+
+
+def captured_step(
+    site: Site, step: Callable[[], list[Tensor]], decode: DecodeStep
+) -> tuple[Callable[[], object], Callable[[], list[Tensor]]]:
+    """As `captured`; what the warm-up did to pool and caches is undone."""
+    last = list[Tensor]()
+
+    def once() -> None:
+        last[:] = step()
+
+    if site.name == "cpu":
+        return once, lambda: last
+    kept = [*state_of(decode.pool).values(), *decode.k_caches, *decode.v_caches]
+    before = [tensor.clone() for tensor in kept]
+    once()
+    torch.cuda.synchronize()
+    for tensor, value in zip(kept, before, strict=True):
+        tensor.copy_(value)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        once()
+    return graph.replay, lambda: last
+
+
 def test_the_programs_serve_and_refuse() -> None:
     """Else the tests above would show little."""
     pools = [DevicePool(blocks, 5, 5, 6, sliding_window=9, sink_tokens=7) for blocks in (2, 15)]
     for pool in pools:
-        for call in program(pool, 400, 0):
+        for call in program(pool, 1500, 0):
             call.on(pool)
     assert all(torch.stack([pool.outcome_counts for pool in pools]).sum(0).tolist())
 
@@ -165,6 +236,7 @@ CALLS: Final[dict[str, Quiet]] = {
     "free": lambda pool, rows, flags: pool.free(where=flags),
     "permute": lambda pool, rows, flags: pool.permute(torch.arange(pool.shape.num_blocks, device=pool.device)),
     "check": lambda pool, rows, flags: pool.check(),
+    "warm_up": lambda pool, rows, flags: pool.warm_up(3),
     "copy": lambda pool, rows, flags: pool.copy(),
     "import_": lambda pool, rows, flags: pool.import_(rows, pool.block_tables.clone(), rows * 0, where=flags),
     "export": lambda pool, rows, flags: pool.export(rows),

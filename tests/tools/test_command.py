@@ -107,6 +107,11 @@ def test_exhaust_reports_states_as_json(capsys: pytest.CaptureFixture[str]) -> N
     assert "exhaust core" in printed.err, "progress is on stderr"
 
 
+def test_a_subject_without_a_prefix_cache_is_asked_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exhaust", "--subject", "device", "--max-states", "10", "--json"]) == 0
+    assert [found["slice"] for found in json.loads(capsys.readouterr().out)["slices"]] == ["core", "rolling"]
+
+
 def test_a_violation_ends_with_1_and_is_written_as_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["exhaust", "--subject", BROKEN, "--slice", "core", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 1

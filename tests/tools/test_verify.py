@@ -42,6 +42,15 @@ def test_verify_reports_the_workload_as_json(capfd: pytest.CaptureFixture[str]) 
     assert all(len(line) <= WIDTH for line in section["lines"]), "fits a screen"
 
 
+def test_the_device_pool_is_a_part_and_a_subject(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--quick", "--only", "device", "--no-progress", "--json"]) == 0
+    (section,) = json.loads(capfd.readouterr().out)["sections"]
+    assert [found["slice"] for found in section["data"]["slices"]] == ["core", "rolling"]
+    assert section["data"]["programs"]["operations"]["batch"]["refused"] > 0, "batches are refused in part"
+    assert main([*QUICK, "--no-progress", "--subject", "device"]) == 0
+    assert "the subject does not declare preempt" in capfd.readouterr().out
+
+
 def test_verify_finds_a_violation(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*QUICK, "--no-progress", "--subject", BROKEN, "--out", str(tmp_path)]) == 1
     printed = capfd.readouterr()
