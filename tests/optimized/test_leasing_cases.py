@@ -154,7 +154,7 @@ def test_what_dies_on_the_device_comes_back_as_a_hole() -> None:
     table = [0, *[HOLE] * 4, *leased[:3]]
     for wrong in ([0, HOLE, HOLE, 3, HOLE, *leased[:3]], [HOLE] * 5 + [*leased[:3]], [0, 1, 2, 3, *leased[:4]],
                   [0, *[HOLE] * 6, leased[0]]):  # fmt: skip
-        with pytest.raises(Misuse, match=r"^table=.*1 to 5 holes, the first of them entry 1"):
+        with pytest.raises(Misuse, match=r"^table=.*at least 1 and at most 5 holes, the first of them entry 1"):
             manager.adopt("a", range(16), wrong)
     manager.adopt("a", range(16), table)
     assert tables(manager, "a") == ((0, *[HOLE] * 5, *leased[1:3]),)

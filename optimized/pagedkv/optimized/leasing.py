@@ -92,14 +92,15 @@ def lengthened(state: ManagerState, row: int, tokens: Tokens) -> Int32:
 def replaced(state: ManagerState, row: int, length: int, table: Integers) -> Int64:
     """The table of a row that has grown to `length` tokens, (num_blocks,), checked entry by entry."""
     rows, pool, bs = state.rows, state.pool, state.config.block_size
-    count, sinks, least, most = ceil_div(length, bs), rows.sinks[0], rows.holes[0][row], state.windows.holes(0, length)
+    count, sinks, least = ceil_div(length, bs), rows.sinks[0], rows.holes[0][row]
+    most = state.windows.holes(0, length, rollback=False)  # it may have been longer: what the next query sees is left
     allowed = f"{count} entries, each the block that stands there or a leased one, none of them twice"
     blocks = block_array("table", table, HOLE, allowed, pool.num_blocks)
     if len(blocks) != count:
         raise Misuse("table", table, allowed)
     holes = np.flatnonzero(blocks == HOLE)
     if not least <= len(holes) <= most or not np.array_equal(holes, np.arange(sinks, sinks + len(holes))):
-        raise Misuse("table", table, f"{least} to {most} holes, the first of them entry {sinks}")
+        raise Misuse("table", table, f"at least {least} and at most {most} holes, the first of them entry {sinks}")
     kept = stays(rows.tables[0, row, : rows.blocks[row]], blocks)
     new = blocks[~kept & (blocks != HOLE)]
     if len(np.unique(new)) < len(new) or not np.isin(new, pool.leased).all():

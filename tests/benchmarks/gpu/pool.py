@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized import BlockManager, paged_attention, write_kv
-from pagedkv.optimized.device import DevicePool
+from pagedkv.optimized.device import DecodeStep, DevicePool
 from pagedkv.spec.words import ceil_div
 from tests.benchmarks.gpu.session import LONGEST, NO_TIME, Deadline
 from tests.benchmarks.gpu.timing import MOST_REPEATS, MOST_ROUNDS, Call, Timer, Timing, elapsed, recorded, summary
@@ -151,6 +151,7 @@ class Steps:
         self.key, self.value = drawn(size.num_kv_heads), drawn(size.num_kv_heads)
         self.query = drawn(size.num_kv_heads * size.group)
         self.out = torch.zeros_like(self.query)
+        self.decode = DecodeStep(self.pool, [self.k_cache], [self.v_cache], out=self.out)
 
     def all_at_once(self) -> Timing:
         """Until the device has done them, a step: the host starts one graph of all steps."""
@@ -192,8 +193,8 @@ class Steps:
         return summary(taken, self.size.steps, captured)
 
     def _step(self) -> None:
-        plan = self.pool.append()
-        self._attend(self.pool.block_tables, plan.seq_lens, plan.slot_mapping)
+        self.decode.begin()
+        self.decode.attend(0, self.query, self.key, self.value)
 
     def _attend(self, tables: Tensor, seq_lens: Tensor, slots: Tensor) -> None:
         write_kv(self.key, self.value, self.k_cache, self.v_cache, slots)

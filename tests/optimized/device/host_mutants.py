@@ -46,12 +46,17 @@ HOST_KERNELS: Final = (
         "bring",
         "the first piece again and again",
         "pieces",
+        ("given_stride + entry, mask=is_entry, other=-1", "given_stride + entry % PIECE, mask=is_entry, other=-1"),
+    ),
+    kernel(
+        "bring",
+        "the table of the first row",
+        "state",
         (
-            "given + index.to(tl.int64) * given_stride + entry",
-            "given + index.to(tl.int64) * given_stride + entry % PIECE",
+            "index.to(tl.int64) * given_stride + entry, mask=is_entry, other=-1",
+            "0 * given_stride + entry, mask=is_entry, other=-1",
         ),
     ),
-    kernel("bring", "the table of the first row", "state", ("index.to(tl.int64) * given_stride", "0 * given_stride")),
     kernel(
         "bring",
         "lent without atomics",
@@ -82,6 +87,14 @@ HOST_KERNELS: Final = (
         "invariants",
         ("        is_free = is_free & (tl.load(owned + block, mask=is_block, other=0) > 0)\n", ""),
     ),
+    kernel(
+        "bring",
+        "blocks past the last one",
+        "state",
+        ("there = is_entry & (block >= 0) & (block < num_blocks)", "there = is_entry & (block >= 0)"),
+    ),
+    kernel("bring", "free blocks are imported", "state", ("(is_entry & (~there | taken))", "(is_entry & ~there)")),
+    kernel("bring", "any number of holes", "state", ("((holes < 0) | (holes > most_holes))", "(holes < 0)")),
 )
 
 HOST_LOOPS: Final = (
@@ -89,12 +102,14 @@ HOST_LOOPS: Final = (
     loop(
         "importing", "given away and still the host's", "invariants", ("pool.owned[block] = 1", "pool.owned[block] = 0")
     ),
-    loop("importing", "holes are forgotten", "state", ("num_holes[i] if len(num_holes) else 0", "0")),
     loop(
         "importing",
-        "holes have references",
+        "holes are forgotten",
         "state",
-        ("if not 0 <= block < len(pool.references):", "if not -1 <= block < len(pool.references):"),
+        ("pool.numbers[HOLES, rows[i]] = num_holes[i] if len(num_holes) else 0", "pool.numbers[HOLES, rows[i]] = 0"),
+    ),
+    loop(
+        "importing", "holes have references", "state", ("                if not gone:\n", "                if True:\n")
     ),
     loop(
         "giving_back",

@@ -31,15 +31,18 @@ def draw_import(rng: random.Random, pool: DevicePool) -> Call:
     for _ in rows:
         table = rng.sample(blocks, min(len(blocks), width))
         gone = rng.randint(0, len(table)) if pool.shape.sliding_window and rng.random() < 0.3 else 0
-        gone = max(0, min(gone, len(table) - pool.shape.sink_blocks))
+        gone = max(0, min(gone, len(table) - 1 - pool.shape.sink_blocks))  # the last one may not be full
         at = pool.shape.sink_blocks
+        if rng.random() < 0.1:  # what there is not, or what the pool hands out itself
+            owned = [int(block) for block in pool._state.owned.nonzero()[:, 0]]
+            table = [rng.choice((pool.shape.num_blocks, 2**20, -1, *owned)), *table[1:]]
         tables.append([*table[:at], *[-1] * gone, *table[at + gone :], *[-7] * (width - len(table))])
         odd = rng.random() < 0.1
         lengths.append(
             rng.choice((-1, 2**30 + 1, width * size + 1)) if odd else len(table) * size - rng.choice((0, 0, 1))
         )
         lengths[-1] = lengths[-1] if odd else max(lengths[-1], (at + gone) * size if gone else 0)
-        holes.append(gone)
+        holes.append(gone if rng.random() < 0.95 else rng.choice((gone + 1, -1, len(table))))
     given = torch.tensor(tables, dtype=torch.int32).view(len(rows), width)
     if rng.random() < 0.3:
         given = torch.stack([given, torch.full_like(given, 5)], 2)[:, :, 0]

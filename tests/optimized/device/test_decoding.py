@@ -95,6 +95,12 @@ def test_misuse() -> None:
         DecodeStep(pool, [cache], [])
     with pytest.raises(Misuse, match=r"k_caches\[0\]\.shape="):
         DecodeStep(pool, [cache[:3]], [cache])
+    windowed = DevicePool(4, 2, 2, 4, sliding_window=2)
+    for window in (None, 3):
+        with pytest.raises(Misuse, match="window="):
+            DecodeStep(windowed, [cache], [cache], window=window)
+    with pytest.raises(Misuse, match="options="):
+        DecodeStep(pool, [cache], [cache], return_lse=True)
     with pytest.raises(Misuse, match=r"pool\.sink_tokens="):
         DecodeStep(DevicePool(4, 2, 2, 4, sliding_window=2, sink_tokens=1), [cache], [cache])
     step = DecodeStep(pool, [cache], [cache])

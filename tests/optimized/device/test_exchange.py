@@ -194,55 +194,20 @@ def test_blocks_that_many_requests_share_keep_no_loan_alive() -> None:
     engine.drain()
 
 
-def test_a_row_that_is_in_use_behind_the_exchange_is_no_place_for_a_request() -> None:
-    engine = Engine(0)
-    engine.compute("a", [1, 2, 3])
-    engine.pool.admit(numbers(0), numbers(3))
-    with pytest.raises(Misuse, match=r"row=0 .*WRONG_ROW"):
-        engine.exchange.send("a", 0)
-    assert engine.exchange.send("a", 1) == Ok()
-    with pytest.raises(Misuse, match=r"row=0 .*WRONG_ROW"):
-        engine.exchange.fork("a", "b", 0)
-    assert engine.exchange.rows == {"a": 1}
-    engine.pool.free(numbers(0))
-    engine.check()
-    engine.drain()
-
-
-def test_what_was_freed_on_the_device_is_not_taken_back() -> None:
-    engine = Engine(0)
-    engine.compute("a", [1, 2, 3])
-    engine.exchange.send("a", 0)
-    engine.pool.free(numbers(0))
-    with pytest.raises(Misuse, match=r"tokens=.* has been freed"):
-        engine.exchange.take_back("a", [1, 2, 3])
-    engine.texts.clear()
-    engine.exchange.free("a")
-    engine.drain()
-
-
-@pytest.mark.parametrize("failing", ["manager.adopt", "_copy"])
-def test_a_fault_on_the_way_back_leaves_the_request_where_it_was(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine(0, leased=6)
-    engine.compute("a", [1, 2])
-    engine.exchange.send("a", 0)
-    engine.decode()
-    engine.exchange.fork("a", "b", 1)
-    engine.texts["b"] = list(engine.texts["a"])
-
-    def fault(*_: object) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(engine.exchange, "manager", engine.manager)
-        owner, name = (engine.manager, "adopt") if "." in failing else (engine.exchange, "_copy")
-        patched.setattr(owner, name, fault)
-        with pytest.raises(MemoryError):
-            engine.exchange.take_back("a", engine.texts["a"])
-    engine.check()
-    assert engine.exchange.take_back("a", engine.texts["a"]) == Ok()
-    engine.check()
-    engine.drain()
+def test_a_text_that_was_cut_within_its_rollback_is_taken_back() -> None:
+    manager = BlockManager(16, 2, sliding_window=3, max_rollback=4)
+    pool = DevicePool(16, 2, 2, 12, leased=True, sliding_window=3, max_rollback=4)
+    exchange = DeviceExchange(manager, pool, [torch.zeros(16, 2, 1, 1)])
+    exchange.lease(8)
+    manager.admit("a", [1, 2])
+    manager.commit("a", 2)
+    exchange.send("a", 0)
+    for _ in range(10):
+        pool.append(numbers(0))
+        pool.release_window(numbers(0))
+    assert pool.truncate(numbers(0), numbers(8)).tolist() == [RowOutcome.OK]
+    assert exchange.take_back("a", [1, 2, 3, 4, 5, 6, 7, 8]) == Ok()
+    manager.check()
 
 
 def test_misuse() -> None:

@@ -25,7 +25,7 @@ OPERATIONS: dict[str, tuple[Callable[[DevicePool, torch.Tensor], object], int]] 
     "truncate": (lambda pool, rows: pool.truncate(rows, rows, computed=rows), 5),
     "free": (lambda pool, rows: pool.free(rows, where=rows > 2), 5),
     "release_window": (lambda pool, rows: pool.release_window(rows), 5),
-    "import_": (lambda pool, rows: pool.import_(rows, pool.block_tables, rows, num_holes=rows), 2),
+    "import_": (lambda pool, rows: pool.import_(rows, pool.block_tables, rows, num_holes=rows), 3),
     "hand_over": (lambda pool, rows: pool.hand_over(rows), 6),
     "export": (lambda pool, rows: pool.export(rows), 0),
     "lease": (lambda pool, rows: pool.lease(rows), 0),
@@ -33,7 +33,7 @@ OPERATIONS: dict[str, tuple[Callable[[DevicePool, torch.Tensor], object], int]] 
     "end_loan": (lambda pool, rows: pool.end_loan(rows), 0),
     "permute": (lambda pool, rows: pool.permute(torch.arange(64)), 0),
     "check": (lambda pool, rows: pool.check(), 0),
-    "warm_up": (lambda pool, rows: pool.warm_up(), 127),
+    "warm_up": (lambda pool, rows: pool.warm_up(), 128),
 }
 """Each operation, and how many launches it is, whatever its tensors hold."""
 

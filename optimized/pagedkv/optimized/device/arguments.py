@@ -1,6 +1,8 @@
 """What callers of the device pool may pass: shapes, dtypes and devices, which the host knows. What lies in a tensor is
 answered row by row, on the device."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -60,9 +62,16 @@ def check_tables(value: object, device: torch.device, rows: int) -> Tensor:
     return value
 
 
-def check_optional(name: str, value: object, device: torch.device, length: int) -> Tensor | None:
-    """The same, or None."""
-    return None if value is None else check_vector(name, value, device, length)
+def check_caches(caches: Sequence[Tensor], device: torch.device, num_blocks: int) -> list[Tensor]:
+    """Tensors of so many blocks each that can be written, every one of them once."""
+    found: dict[tuple[object, ...], Tensor] = {}
+    for i, cache in enumerate(caches):
+        if not isinstance(cache, Tensor) or cache.device != device or cache.requires_grad:
+            raise Misuse(f"caches[{i}]", cache, f"a torch.Tensor on {device} that needs no gradient")
+        if cache.dim() < 1 or len(cache) != num_blocks:
+            raise Misuse(f"caches[{i}].shape", tuple(cache.shape), f"({num_blocks}, ...)")
+        found[cache.data_ptr(), cache.shape, cache.stride(), cache.dtype] = cache
+    return list(found.values())
 
 
 def check_where(value: object, device: torch.device, length: int) -> Tensor | None:

@@ -11,7 +11,7 @@ from pagedkv.optimized.device.state import HOLES, IN_USE, LENGTH, UNCLAIMED, Poo
 INVARIANTS: Final = (
     "rows that are not in use are empty",
     "a row has no more blocks than its table has room for",
-    "holes lie within the blocks of a row, behind its sinks",
+    "holes lie within the full blocks of a row, behind its sinks",
     "a table names blocks of the pool, and holes where the window has released one",
     "no block stands twice in one table",
     "a block is the pool's own, lent by the host, or in no table",
@@ -45,12 +45,12 @@ def broken(shape: PoolShape, state: PoolState) -> Tensor:
     counts = (
         ~in_use & ((length != 0) | (holes != 0)),
         used > shape.max_blocks,
-        (holes > 0) & (holes + shape.sink_blocks > used),
+        (holes > 0) & (holes + shape.sink_blocks > length // shape.block_size),
         torch.where(is_hole & is_entry, tables != -1, names_block & ~is_block).any(1),
         twice.any(1),
         owned + lent + (entries > 0) * (1 - owned) * (1 - lent) * 2 > 1,
         references != entries + lent,
-        on_list > 1,
+        (on_list > 1) | (state.counters[NUM_FREE] > blocks),
         (on_list > 0) != ((owned > 0) & (references == 0)),
         torch.cat([
             state.claims != UNCLAIMED, state.writers != 0, state.last_writer != -1, state.last_release != -1,

@@ -5,7 +5,7 @@ graph: what a step decides (who ends, who gets a block) stays on the device.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor
 
@@ -16,11 +16,17 @@ from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.spec.words import Misuse
 
 
+OPTIONS: Final = {
+    "scale", "window", "softcap", "alibi_slopes", "sinks", "split_size", "workspace", "out", "backend",
+}  # fmt: skip
+"""Of `paged_attention`, those that say how to attend."""
+
+
 class DecodeStep:
     """Steps of a model whose layers have these caches, each (num_blocks, block_size, num_kv_heads, dim), over the rows
     of a pool: row i of a batch is row i of the pool.
 
-    `options` are those of `paged_attention` (`scale`, `softcap`, `backend`, ...); `window` is the pool's unless given.
+    `options` are those of `paged_attention` in `OPTIONS`; `window` is the pool's, unless a shorter one is given.
     Raises `Misuse` for caches of another form.
 
         step = DecodeStep(pool, k_caches, v_caches)
@@ -44,7 +50,13 @@ class DecodeStep:
         self.pool, self.k_caches, self.v_caches = pool, tuple(k_caches), tuple(v_caches)
         distinct = {id(cache): cache for cache in (*k_caches, *v_caches)}
         self._copy = BlockCopier(list(distinct.values()))
-        self._options = {"window": pool.shape.sliding_window, **options}
+        window = options.get("window", pool.shape.sliding_window)
+        most = pool.shape.sliding_window
+        if most is not None and (window is None or window > most):
+            raise Misuse("window", window, f"at most {most}: what the pool's window has left behind is gone")
+        if unknown := options.keys() - OPTIONS:
+            raise Misuse("options", sorted(unknown), f"some of {', '.join(sorted(OPTIONS))}")
+        self._options = {**options, "window": window}
         self._plan: PoolPlan | None = None
         self._attended = False
 

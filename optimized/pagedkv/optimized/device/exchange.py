@@ -10,7 +10,7 @@ fork of it on the host, of no use but that, keeps the blocks (a *loan*).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,8 +23,9 @@ from pagedkv.optimized.manager import BlockManager
 from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, Reason, Refused, RequestId
 
 
-class Loan(NamedTuple):
-    """The name of the fork that keeps what was lent for a request."""
+@dataclass(frozen=True)
+class Loan:
+    """The name of the fork that keeps what was lent for a request: equal to no name of anybody else's."""
 
     request: RequestId
     number: int
@@ -42,24 +43,31 @@ class DeviceExchange:
 
     def __init__(self, manager: BlockManager, pool: DevicePool, caches: Sequence[Tensor]) -> None:
         ours, theirs = manager.config, pool.shape
-        for name in ("num_blocks", "block_size", "sliding_window", "sink_tokens", "max_rollback"):
-            if getattr(ours, name) != getattr(theirs, name):
-                raise Misuse(f"pool.{name}", getattr(theirs, name), f"{getattr(ours, name)}, as the manager has")
+        if len(manager.groups) > 1:
+            raise Misuse("manager.groups", manager.groups, "one cache group, as the pool has one table for a row")
+        wanted = {name: getattr(ours, name) for name in ("num_blocks", "block_size", "max_rollback")}
+        for name, value in (wanted | vars(manager.groups[0])).items():
+            if getattr(theirs, name) != value:
+                raise Misuse(f"pool.{name}", getattr(theirs, name), f"{value}, as the manager has")
         if not theirs.leased:
             raise Misuse("pool.leased", False, "True: the manager owns all blocks, and leases some")
         if ours.overlapped_steps:
             raise Misuse("overlapped_steps", True, "False: on the device everything is in order of its stream")
-        if len(manager.groups) > 1:
-            raise Misuse("manager.groups", manager.groups, "one cache group, as the pool has one table for a row")
         for i, cache in enumerate(caches):
-            wanted = (theirs.num_blocks, theirs.block_size)
-            if tuple(cache.shape[:2]) != wanted or cache.device != pool.device:
-                raise Misuse(f"caches[{i}]", (tuple(cache.shape), cache.device), f"{wanted} first, on {pool.device}")
+            form = (theirs.num_blocks, theirs.block_size)
+            if tuple(cache.shape[:2]) != form or cache.device != pool.device:
+                raise Misuse(f"caches[{i}]", (tuple(cache.shape), cache.device), f"{form} first, on {pool.device}")
         self.manager, self.pool, self.caches = manager, pool, tuple(caches)
         self._copy = BlockCopier(caches)
         self._rows: dict[RequestId, int] = {}
         self._loans: dict[Loan, frozenset[Block]] = {}
         self._sent = 0
+        self._in_hand: list[Block] = []
+        """Leased by the manager, and not the pool's yet or any more; empty unless something failed in between."""
+        self._leaving: set[RequestId] = set()
+        """Adopted by the manager, and still in the pool; empty likewise."""
+        self._to_end: set[Block] = set()
+        """In no loan any more, and lent to the pool as yet; empty likewise."""
 
     @property
     def rows(self) -> Mapping[RequestId, int]:
@@ -67,18 +75,22 @@ class DeviceExchange:
         return dict(self._rows)
 
     def lease(self, blocks: int) -> Outcome:
-        """So many blocks more for the pool to hand out."""
+        """So many blocks more for the pool to hand out. Refused as `BlockManager.lease` is."""
         leased = self.manager.lease(blocks)
         if isinstance(leased, Refused):
             return leased
-        self.pool.lease(self._numbers(leased.blocks))
+        self._in_hand += leased.blocks
+        self.pool.lease(self._numbers(self._in_hand))
+        self._in_hand = []
         return Ok()
 
     def return_lease(self, blocks: int) -> int:
         """Take free blocks back from the pool: as many, or as there are. Returns how many."""
-        found = [block for block in self.pool.return_lease(blocks).tolist() if block >= 0]
-        self.manager.return_lease(found)
-        return len(found)
+        count = min(integer("blocks", blocks, 0), self.pool.shape.num_blocks)
+        self._in_hand += [block for block in self.pool.return_lease(count).tolist() if block >= 0]
+        self.manager.return_lease(self._in_hand)
+        returned, self._in_hand = len(self._in_hand), []
+        return returned
 
     def send(self, request: RequestId, row: int) -> Outcome:
         """The request, computed to its end, goes on in this row of the pool, which is not in use. Refused if the
@@ -129,6 +141,49 @@ class DeviceExchange:
         `free` the request then.
         """
         row = self._there("request", request)
+        if request not in self._leaving:
+            outcome = self._adopt(request, row, tokens)
+            if isinstance(outcome, Refused):
+                return outcome
+        self._leave(request, row)
+        self.end_loans()
+        return Ok()
+
+    def free(self, request: RequestId) -> None:
+        """The request is gone, here and there, and with it what it decoded. Until `end_loans`, its blocks are lent."""
+        row = self._there("request", request)
+        if request in self._leaving:
+            self._leave(request, row)
+        else:
+            self.pool.free(self._numbers([row]))
+            del self._rows[request]
+        if request in self.manager.snapshot([request]).lengths:
+            self.manager.free(request)
+
+    def end_loans(self) -> None:
+        """End the loans that are of no use any more: each of their blocks is read by no row, or is in another loan."""
+        references = self.pool.references.tolist()
+        lent = Counter(block for blocks in self._loans.values() for block in blocks)
+        self._to_end |= set(lent)
+        for loan, blocks in list(self._loans.items()):
+            if all(references[block] == 1 or lent[block] > 1 for block in blocks):
+                if loan in self.manager.snapshot([loan]).lengths:
+                    self.manager.free(loan)
+                del self._loans[loan]
+                lent.subtract(blocks)
+        self._to_end -= {block for block in self._to_end if lent[block]}
+        if self._to_end:
+            self.pool.end_loan(self._numbers(sorted(self._to_end)))
+            self._to_end = set()
+
+    def permute(self, new_block: Sequence[Block]) -> None:
+        """Relabel on both sides: what block `b` held, block `new_block[b]` holds; contents move along."""
+        self.manager.permute(new_block)
+        self.pool.permute(self._numbers(new_block), self.caches)
+        self._loans = {loan: frozenset(new_block[b] for b in blocks) for loan, blocks in self._loans.items()}
+
+    def _adopt(self, request: RequestId, row: int, tokens: Sequence[int]) -> Outcome:
+        """The manager takes over what is in the row; what is shared is copied first."""
         exported = self.pool.export(self._numbers([row]))
         length = int(exported.seq_lens)
         if len(tokens) != length or not length:
@@ -147,45 +202,20 @@ class DeviceExchange:
         for i, (_, copy) in zip(shared, pairs, strict=True):
             table[i] = copy
         try:
-            at, copies = self._numbers([row]), self._numbers([block for pair in pairs for block in pair]).view(-1, 2)
             if pairs:  # into blocks that are nobody's yet
-                self._copy(copies)
+                self._copy(self._numbers([block for pair in pairs for block in pair]).view(-1, 2))
             self.manager.adopt(request, tokens, table)
         except BaseException:
             self.manager.return_lease([copy for _, copy in pairs])
             raise
-        self.pool.hand_over(at)
-        del self._rows[request]
-        self.end_loans()
+        self._leaving.add(request)
         return Ok()
 
-    def free(self, request: RequestId) -> None:
-        """The request is gone, here and there, and with it what it decoded. Until `end_loans`, its blocks are lent."""
-        row = self._there("request", request)
-        self.pool.free(self._numbers([row]))
+    def _leave(self, request: RequestId, row: int) -> None:
+        """The manager has taken over what is in the row."""
+        self.pool.hand_over(self._numbers([row]))
         del self._rows[request]
-        if request in self.manager.snapshot([request]).lengths:
-            self.manager.free(request)
-
-    def end_loans(self) -> None:
-        """End the loans that are of no use any more: each of their blocks is read by no row, or is in another loan."""
-        references = self.pool.references.tolist()
-        lent = Counter(block for blocks in self._loans.values() for block in blocks)
-        before = set(lent)
-        for loan, blocks in list(self._loans.items()):
-            if all(references[block] == 1 or lent[block] > 1 for block in blocks):
-                self.manager.free(loan)
-                del self._loans[loan]
-                lent.subtract(blocks)
-        given = sorted(block for block in before if not lent[block])
-        if given:
-            self.pool.end_loan(self._numbers(given))
-
-    def permute(self, new_block: Sequence[Block]) -> None:
-        """Relabel on both sides: what block `b` held, block `new_block[b]` holds; contents move along."""
-        self.manager.permute(new_block)
-        self.pool.permute(self._numbers(new_block), self.caches)
-        self._loans = {loan: frozenset(new_block[b] for b in blocks) for loan, blocks in self._loans.items()}
+        self._leaving.remove(request)
 
     def _numbers(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int32).to(self.pool.device, non_blocking=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from pagedkv.optimized.attention.tuned import power_of_two
 from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.state import MOST, NO_LIMIT, PoolShape, PoolState
-from pagedkv.optimized.kernels.pool.bring import import_apply_kernel, import_decide_kernel
+from pagedkv.optimized.kernels.pool.bring import import_apply_kernel, import_check_kernel, import_decide_kernel
 from pagedkv.optimized.kernels.pool.fork import fork_apply_kernel, fork_decide_kernel
 from pagedkv.optimized.kernels.pool.grow import grow_apply_kernel, grow_decide_kernel
 from pagedkv.optimized.kernels.pool.release import (
@@ -124,10 +124,10 @@ def release_launches(
             rows, state.tables, state.references, state.owned, state.last_release, first, end, freed, shape.max_blocks,
             shape.num_blocks,
         )),
-        launch("scan", release_scan_kernel, False, (state.counters, freed, place, asked)),
+        launch("scan", release_scan_kernel, False, (state.counters, freed, place, asked, shape.num_blocks)),
         launch("push", release_push_kernel, True, (
             rows, lengths, state.numbers, state.tables, state.free_list, state.last_release, outcome, first, end,
-            place, shape.max_blocks, shape.num_rows,
+            place, shape.max_blocks, shape.num_rows, shape.num_blocks,
         ), WHAT=code, SINK_BLOCKS=shape.sink_blocks),
     ]  # fmt: skip
     if what == "hand over":
@@ -145,24 +145,35 @@ def import_launches(
     tables = tables if tables.stride(-1) == 1 else tables.contiguous()
     asked, width = tables.shape
     outcome = torch.empty(asked, dtype=torch.int32, device=state.numbers.device)
-    chunk, piece = _chunk(asked), _within(PIECES, min(width, shape.max_blocks))
+    bad = torch.empty(asked, dtype=torch.int32, device=state.numbers.device)
+    width = min(width, shape.max_blocks)
+    chunk, piece = _chunk(asked), _within(PIECES, width)
+    of_tables = {"OWNING": owning, "SINK_BLOCKS": shape.sink_blocks, "BLOCK_SIZE": shape.block_size, "PIECE": piece}
+    check = Launch(
+        "import_check", f"entries={piece}", import_check_kernel, (asked,),
+        (
+            tables, lengths, num_holes, state.references, state.owned, bad, tables.stride(0), width, MOST,
+            shape.num_blocks,
+        ),
+        {**of_tables, "WINDOWED": shape.sliding_window is not None, "num_warps": _warps(piece)},
+    )  # fmt: skip
     decide = Launch(
         "import_decide", f"rows={chunk}", import_decide_kernel, (1,),
         (
-            rows, lengths, where, state.numbers, state.counters, state.claims, outcome, asked, shape.num_rows,
-            min(width, shape.max_blocks), MOST,
+            rows, lengths, where, state.numbers, state.counters, state.claims, bad, outcome, asked, shape.num_rows,
+            width, MOST,
         ),
         {"BLOCK_SIZE": shape.block_size, "CHUNK": chunk, "num_warps": _warps(chunk)},
     )  # fmt: skip
     apply = Launch(
-        "import_apply", f"entries={piece}", import_apply_kernel, (asked, ceil_div(min(width, shape.max_blocks), piece)),
+        "import_apply", f"entries={piece}", import_apply_kernel, (asked, max(1, ceil_div(width, piece))),
         (
             rows, tables, lengths, num_holes, state.numbers, state.tables, state.references, state.owned, state.lent,
             outcome, tables.stride(0), shape.num_rows, shape.num_blocks, shape.max_blocks,
         ),
-        {"OWNING": owning, "BLOCK_SIZE": shape.block_size, "PIECE": piece, "num_warps": _warps(piece)},
+        {**of_tables, "num_warps": _warps(piece)},
     )  # fmt: skip
-    return [decide, apply], outcome
+    return [check, decide, apply], outcome
 
 
 def dense(vector: V) -> V:

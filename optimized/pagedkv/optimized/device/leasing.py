@@ -44,10 +44,11 @@ def export(shape: PoolShape, state: PoolState, rows: Tensor) -> ExportedRows:
 def lease(state: PoolState, blocks: Tensor) -> None:
     """See `DevicePool.lease`."""
     place = state.counters[NUM_FREE] + torch.arange(len(blocks), device=blocks.device)
-    place = place.clamp(max=len(state.free_list) - 1)  # where more are named than there are, memory stays whole
+    most = len(state.free_list)  # where blocks are named twice, memory stays whole, and `check` finds them
+    place = place.clamp(max=most - 1)
     state.free_list.index_copy_(0, place, blocks.to(torch.int32))
     state.owned.index_fill_(0, blocks.to(torch.int64), 1)
-    state.counters[NUM_FREE] += len(blocks)
+    state.counters[NUM_FREE].add_(len(blocks)).clamp_(max=most)
 
 
 def return_lease(state: PoolState, count: int) -> Tensor:

@@ -75,7 +75,8 @@ class LoopOperations:
         outcome = self._outcome(rows)
         importing.import_rows(
             self._fields, self._rows(rows), tables.contiguous().numpy(), _numbers(lengths), _numbers(num_holes),
-            _flags(where), owning, self.shape.block_size, MOST, outcome.numpy(),
+            _flags(where), owning, self.shape.block_size, MOST,
+            -1 if self.shape.sliding_window is None else self.shape.sink_blocks, outcome.numpy(),
         )  # fmt: skip
         return outcome
 

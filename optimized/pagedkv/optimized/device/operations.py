@@ -89,7 +89,7 @@ class KernelOperations:
         self, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None, where: Tensor | None,
         owning: bool,
     ) -> Tensor:  # fmt: skip
-        """Two launches."""
+        """Three launches."""
         launches = self._launches.import_launches
         return self._outcome(launches(self.shape, self.state, rows, tables, lengths, num_holes, where, owning))
 

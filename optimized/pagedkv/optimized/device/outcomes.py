@@ -29,6 +29,8 @@ class RowOutcome(IntEnum):
     """The row's table has no room for so many blocks, of which those that a window has released are some."""
     CAPACITY = 8
     """More blocks are needed than are free."""
+    BAD_TABLE = 9
+    """Of `import_`: a block that there is not, or that the pool has already; or more holes than there can be."""
 
 
 NUM_FREE: Final = 0

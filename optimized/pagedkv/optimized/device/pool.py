@@ -23,6 +23,7 @@ it was. A batch equals its rows one by one, in the order given; a row that stand
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,21 +31,15 @@ from torch import Tensor
 from pagedkv.optimized.arguments import flag, integer
 from pagedkv.optimized.device import leasing
 from pagedkv.optimized.device.arguments import (
-    check_optional,
-    check_rows,
-    check_tables,
-    check_vector,
-    check_where,
-    pool_shape,
-)
+    check_caches, check_rows, check_tables, check_vector, check_where, pool_shape,
+)  # fmt: skip
 from pagedkv.optimized.device.checking import broken
 from pagedkv.optimized.device.leasing import ExportedRows
 from pagedkv.optimized.device.operations import operations_for
 from pagedkv.optimized.device.outcomes import COUNTED, NUM_FREE
 from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.relabelling import permute
-from pagedkv.optimized.device.state import HOLES, IN_USE, LENGTH, empty_state
-from pagedkv.spec.words import Misuse
+from pagedkv.optimized.device.state import HOLES, IN_USE, LENGTH, MOST, empty_state
 
 
 class DevicePool:
@@ -132,7 +127,7 @@ class DevicePool:
         """Rows that are not in use get lengths[i] >= 0 positions. With `total`, the sum of the lengths or more, the
         plan has their slots; rows for whose slots there is no room are `BAD_LENGTH`."""
         at, chosen = self._rows(rows, where)
-        lengths = check_vector("lengths", lengths, self.device, self._count(at))
+        lengths = self._vector("lengths", lengths, self._count(at))
         return self._operations.grow(at, lengths, chosen, entering=True, total=_total(total))
 
     def append(
@@ -142,14 +137,14 @@ class DevicePool:
         """Rows get counts[i] >= 0 positions more, or one each. What shares its last block with another owner gets a
         copy of it first. With `total`, as in `admit`, the plan has the slots; without counts it always has."""
         at, chosen = self._rows(rows, where)
-        counts = check_optional("counts", counts, self.device, self._count(at))
+        counts = self._optional("counts", counts, self._count(at))
         most = self._count(at) if counts is None else _total(total)
         return self._operations.grow(at, counts, chosen, entering=False, total=most)
 
     def fork(self, parents: Tensor, children: Tensor, *, where: Tensor | None = None) -> Tensor:
         """children[i], not in use, becomes what parents[i] was before this call: same length, same blocks. Returns the
         outcomes, (num_asked,) int32; so do the following."""
-        at = check_rows("children", children, self.device, self.shape)
+        at = self._apart(check_rows("children", children, self.device, self.shape))
         chosen = check_where(where, self.device, len(at))
         parents = check_vector("parents", parents, self.device, self._count(at))
         return self._operations.fork(parents, at, chosen)
@@ -161,8 +156,8 @@ class DevicePool:
         would see what is gone; it stands at `computed` (num_asked,), the positions whose KV is written, or at the new
         end."""
         at, chosen = self._rows(rows, where)
-        lengths = check_vector("lengths", lengths, self.device, self._count(at))
-        computed = check_optional("computed", computed, self.device, self._count(at))
+        lengths = self._vector("lengths", lengths, self._count(at))
+        computed = self._optional("computed", computed, self._count(at))
         return self._operations.truncate(at, lengths, computed, chosen)
 
     def free(self, rows: Tensor | None = None, *, where: Tensor | None = None) -> Tensor:
@@ -176,7 +171,7 @@ class DevicePool:
         """Give back the blocks that the window has left behind once `computed` (num_asked,) positions (None: all) are
         written."""
         at, chosen = self._rows(rows, where)
-        computed = check_optional("computed", computed, self.device, self._count(at))
+        computed = self._optional("computed", computed, self._count(at))
         return self._operations.release_window(at, computed, chosen)
 
     # To and from the host.
@@ -184,7 +179,7 @@ class DevicePool:
     def lease(self, blocks: Tensor) -> None:
         """These blocks (num_leased,) become the pool's own, and are free. That they were the host's until now, and are
         named once, is not checked."""
-        leasing.lease(self._state, check_vector("blocks", blocks, self.device))
+        leasing.lease(self._state, self._vector("blocks", blocks))
 
     def return_lease(self, count: int) -> Tensor:
         """Free blocks stop being the pool's own: the ids of as many as there are, (count,) int32, then -1. The host
@@ -199,12 +194,13 @@ class DevicePool:
         block_tables[i], (num_asked, width) int32, of which a window has released `num_holes` (num_asked,).
 
         The host lends these blocks until `end_loan`: they are read here, and never written, since whoever would write
-        copies them first; they are not handed out. With `owning` they are the pool's own from now on.
+        copies them first; they are not handed out. With `owning` they are the pool's own from now on. Of the blocks of
+        a table only that they exist and are not the pool's to hand out is checked (`BAD_TABLE`).
         """
         at, chosen = self._rows(rows, where)
-        tables = check_tables(block_tables, self.device, self._count(at))
-        lengths = check_vector("lengths", lengths, self.device, self._count(at))
-        holes = check_optional("num_holes", num_holes, self.device, self._count(at))
+        tables = self._apart(check_tables(block_tables, self.device, self._count(at)))
+        lengths = self._vector("lengths", lengths, self._count(at))
+        holes = self._optional("num_holes", num_holes, self._count(at))
         return self._operations.import_(at, tables, lengths, holes, chosen, flag("owning", owning))
 
     def export(self, rows: Tensor | None = None) -> ExportedRows:
@@ -221,17 +217,15 @@ class DevicePool:
 
     def end_loan(self, blocks: Tensor) -> None:
         """The host lends these blocks no more, which no row has. Not checked: see `references`, where they are 1."""
-        leasing.end_loan(self._state, check_vector("blocks", blocks, self.device))
+        leasing.end_loan(self._state, self._vector("blocks", blocks))
 
     # The pool as a whole.
 
     def permute(self, new_block: Tensor, caches: Sequence[Tensor] = ()) -> None:
         """Relabel: what block `b` held, block `new_block[b]` holds, in `caches` (num_blocks, ...) too. `new_block`
         (num_blocks,) is a bijection, which is not checked."""
-        new_block = check_vector("new_block", new_block, self.device, self.shape.num_blocks)
-        for i, cache in enumerate(caches):
-            if cache.shape[0] != self.shape.num_blocks:
-                raise Misuse(f"caches[{i}].shape", tuple(cache.shape), f"({self.shape.num_blocks}, ...)")
+        new_block = self._vector("new_block", new_block, self.shape.num_blocks)
+        caches = check_caches(caches, self.device, self.shape.num_blocks)
         permute(self.shape, self._state, new_block, caches)
 
     def warm_up(self, num_rows: int | None = None) -> None:
@@ -273,15 +267,32 @@ class DevicePool:
         twin._operations = operations_for(self.shape, twin._state)
         return twin
 
-    def _rows(
-        self, rows: Tensor | None, where: Tensor | None, name: str = "rows"
-    ) -> tuple[Tensor | None, Tensor | None]:
-        at = None if rows is None else check_rows(name, rows, self.device, self.shape)
+    def _rows(self, rows: Tensor | None, where: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        at = None if rows is None else self._apart(check_rows("rows", rows, self.device, self.shape))
         return at, check_where(where, self.device, self._count(at))
+
+    def _vector(self, name: str, value: Tensor, length: int | None = None) -> Tensor:
+        return self._apart(check_vector(name, value, self.device, length))
+
+    def _optional(self, name: str, value: Tensor | None, length: int) -> Tensor | None:
+        return None if value is None else self._vector(name, value, length)
+
+    def _apart(self, given: Tensor) -> Tensor:
+        """What is read while the state is written is no view of it, such as `seq_lens`."""
+        ours = vars(self._state).values()
+        return given.clone() if any(given is each or given._base is each for each in ours) else given
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and pickle: who carries operations out is bound to the tensors, and made anew."""
+        return {name: value for name, value in vars(self).items() if name != "_operations"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._operations = operations_for(self.shape, self._state)
 
     def _count(self, rows: Tensor | None) -> int:
         return self.shape.num_rows if rows is None else len(rows)
 
 
 def _total(total: int | None) -> int | None:
-    return None if total is None else integer("total", total, 0)
+    return None if total is None else integer("total", total, 0, MOST)

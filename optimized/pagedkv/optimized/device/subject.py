@@ -233,6 +233,8 @@ def _runs(requests: Sequence[RequestId]) -> list[tuple[int, int]]:
 
 
 def _outcomes(outcome: Tensor) -> list[Outcome]:
+    if RowOutcome.TABLE_FULL in outcome.tolist():
+        raise Misuse("tokens", RowOutcome.TABLE_FULL.name, f"requests of at most {MOST_POSITIONS} positions here")
     return [Ok() if code == RowOutcome.OK else Refused(REASONS[RowOutcome(code)]) for code in outcome.tolist()]
 
 

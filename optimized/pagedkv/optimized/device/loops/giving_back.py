@@ -51,10 +51,11 @@ def truncate(
         if outcome[i] != OK:
             continue
         length, holes = pool.numbers[LENGTH, rows[i]], pool.numbers[HOLES, rows[i]]
-        if not 0 <= lengths[i] <= length:
+        written = computed[i] if len(computed) else length
+        if not (0 <= lengths[i] <= length and 0 <= written <= length):
             outcome[i] = BAD_LENGTH
             continue
-        written = min(lengths[i], computed[i]) if len(computed) else lengths[i]
+        written = min(written, lengths[i])
         if holes > 0 and max(0, written - window + 1) // block_size < holes + sink_blocks:
             outcome[i] = RELEASED
             continue
@@ -104,6 +105,7 @@ def give_back(pool: Arrays, row: int, first: int, end: int, mark: int) -> None:
         pool.tables[row, entry] = mark
         if 0 <= block < len(pool.references):
             pool.references[block] -= 1
-            if pool.references[block] == 0 and pool.owned[block] > 0:
+            fits = pool.counters[NUM_FREE] < len(pool.free_list)  # or a block was given twice
+            if pool.references[block] == 0 and pool.owned[block] > 0 and fits:
                 pool.free_list[pool.counters[NUM_FREE]] = block
                 pool.counters[NUM_FREE] += 1

@@ -11,7 +11,9 @@ from pagedkv.optimized.device.state import UNCLAIMED
 from pagedkv.optimized.loops.arrays import Int32, Int64
 
 Flags: TypeAlias = NDArray[np.bool_]
-OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, UNSERVABLE, TABLE_FULL, CAPACITY = map(int, RowOutcome)
+OK, SKIPPED, DUPLICATE, WRONG_ROW, BAD_LENGTH, RELEASED, UNSERVABLE, TABLE_FULL, CAPACITY, BAD_TABLE = map(
+    int, RowOutcome
+)
 """As numbers, which is what numba knows."""
 
 

@@ -64,7 +64,8 @@ def release_decide_kernel(
             if WINDOW_SIZE > 0:
                 seen = tl.maximum(tl.minimum(shorter, written) - (WINDOW_SIZE - 1), 0) // BLOCK_SIZE
                 found = tl.where((holes > 0) & (seen < holes + SINK_BLOCKS), RELEASED, found)
-            found = tl.where((shorter < 0) | (shorter > length), BAD_LENGTH, found)
+            bad = (shorter < 0) | (shorter > length) | (written < 0) | (written > length)
+            found = tl.where(bad, BAD_LENGTH, found)
         if WHAT == WINDOW:
             low = (holes + SINK_BLOCKS).to(tl.int64)
             dead = tl.maximum(written - KEPT, 0) // BLOCK_SIZE
@@ -172,6 +173,7 @@ def release_scan_kernel(
     freed,
     place,  # (num_asked,) int64: on the free list, of the first block of each row
     num_asked,
+    num_blocks,
     CHUNK: tl.constexpr,
 ):
     """Where each row's blocks go on the free list."""
@@ -181,7 +183,7 @@ def release_scan_kernel(
         count = tl.load(freed + index, mask=index < num_asked, other=0).to(tl.int64)
         tl.store(place + index, height + tl.cumsum(count, 0) - count, mask=index < num_asked)
         height += tl.sum(count, 0)
-    tl.store(counters, height)
+    tl.store(counters, tl.minimum(height, num_blocks))  # more would be a block that was given twice
 
 
 @triton.jit(do_not_specialize=["rows", "lengths"])
@@ -198,6 +200,7 @@ def release_push_kernel(
     place,
     max_blocks,
     num_rows,
+    num_blocks,
     WHAT: tl.constexpr,
     SINK_BLOCKS: tl.constexpr,
     PIECE: tl.constexpr,
@@ -214,7 +217,7 @@ def release_push_kernel(
         is_free = mark >= 0
         kept = mark <= -2
         order = tl.cumsum(is_free.to(tl.int32), 0)
-        tl.store(free_list + to + order - 1, mark, mask=is_free)
+        tl.store(free_list + to + order - 1, mark, mask=is_free & (to + order <= num_blocks))
         tl.store(last_release + tl.where(is_free, mark, -2 - mark), -1, mask=is_free | kept)
         tl.debug_barrier()  # all have read the entries
         tl.store(at, -1 if WHAT == WINDOW else 0, mask=entry < high)

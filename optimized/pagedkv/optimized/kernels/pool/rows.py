@@ -19,6 +19,7 @@ RELEASED = tl.constexpr(int(RowOutcome.RELEASED))
 UNSERVABLE = tl.constexpr(int(RowOutcome.UNSERVABLE))
 TABLE_FULL = tl.constexpr(int(RowOutcome.TABLE_FULL))
 CAPACITY = tl.constexpr(int(RowOutcome.CAPACITY))
+BAD_TABLE = tl.constexpr(int(RowOutcome.BAD_TABLE))
 NUM_OUTCOMES = tl.constexpr(len(RowOutcome))
 UNCLAIMED = tl.constexpr(state.UNCLAIMED)
 
