@@ -29,6 +29,12 @@ def test_more_blocks_than_there_are_leave_memory_whole() -> None:
     assert not holds(pool)
 
 
+def test_a_block_that_there_is_not_is_found_on_the_free_list() -> None:
+    pool = pool_of(3)
+    pool._state.free_list[0] = 2**31 - 1
+    assert pool.check().tolist().count(0) == len(INVARIANTS) - 2
+
+
 def test_what_is_given_may_be_a_view_of_the_state() -> None:
     pool, apart = pool_of(3, 1, 2, 0), pool_of(3, 1, 2, 0)
     calls: list[Callable[[DevicePool, Tensor], object]] = [

@@ -16,7 +16,7 @@ INVARIANTS: Final = (
     "no block stands twice in one table",
     "a block is the pool's own, lent by the host, or in no table",
     "references = table entries, and one for a lent block",
-    "no block is twice on the free list",
+    "the free list names blocks of the pool, each once",
     "a block is on the free list if it is the pool's own and nothing refers to it",
     "between calls the working memory is as it was made",
 )
@@ -40,7 +40,8 @@ def broken(shape: PoolShape, state: PoolState) -> Tensor:
     twice = (in_order[:, 1:] == in_order[:, :-1]) & (in_order[:, 1:] < blocks)
     entries = _tally(named.view(-1), blocks)
     free = torch.arange(blocks, device=tables.device) < state.counters[NUM_FREE]
-    on_list = _tally(torch.where(free, state.free_list, blocks).to(torch.int64), blocks)
+    is_listed = free & (state.free_list >= 0) & (state.free_list < blocks)
+    on_list = _tally(torch.where(is_listed, state.free_list, blocks).to(torch.int64), blocks)
     owned, lent, references = (each.to(torch.int64) for each in (state.owned, state.lent, state.references))
     counts = (
         ~in_use & ((length != 0) | (holes != 0)),
@@ -50,7 +51,7 @@ def broken(shape: PoolShape, state: PoolState) -> Tensor:
         twice.any(1),
         owned + lent + (entries > 0) * (1 - owned) * (1 - lent) * 2 > 1,
         references != entries + lent,
-        (on_list > 1) | (state.counters[NUM_FREE] > blocks),
+        torch.cat([on_list > 1, free & ~is_listed, state.counters[NUM_FREE : NUM_FREE + 1] > blocks]),
         (on_list > 0) != ((owned > 0) & (references == 0)),
         torch.cat([
             state.claims != UNCLAIMED, state.writers != 0, state.last_writer != -1, state.last_release != -1,
