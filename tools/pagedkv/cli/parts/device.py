@@ -1,5 +1,7 @@
 """Part of `verify`: the device pool on the CPU, as a subject of its own."""
 
+import torch
+
 from pagedkv.cli.exhaust import slice_data, slice_lines
 from pagedkv.cli.fuzz import report_lines, run_programs
 from pagedkv.cli.inputs import subject_factory
@@ -15,6 +17,7 @@ QUICK_STATES = 60
 
 def run(options: Options) -> Section:
     """Its slices, every state of which is loaded by `import_`, and random programs."""
+    torch.set_num_threads(1)  # vectors are short: a second thread would only wait
     factory = subject_factory("device")
     limit, programs = (QUICK_STATES, QUICK_PROGRAMS) if options.quick else (None, PROGRAMS)
     results = []
