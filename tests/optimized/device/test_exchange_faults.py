@@ -3,7 +3,7 @@
 import pytest
 
 from pagedkv.spec import Misuse, Ok
-from tests.optimized.device.test_exchange import Engine, numbers
+from tests.optimized.device.test_exchange import BLOCKS, Engine, numbers
 
 
 @pytest.mark.parametrize("failing", ["manager.adopt", "_copy"])
@@ -68,6 +68,7 @@ def test_blocks_in_hand_when_something_failed_are_not_lost(monkeypatch: pytest.M
             patched.setattr(owner, name, fault)
             with pytest.raises(MemoryError):
                 call()
+    engine.exchange.permute([*range(5, BLOCKS), *range(5)])
     engine.drain()
 
 

@@ -181,6 +181,8 @@ class DeviceExchange:
         self.manager.permute(new_block)
         self.pool.permute(self._numbers(new_block), self.caches)
         self._loans = {loan: frozenset(new_block[b] for b in blocks) for loan, blocks in self._loans.items()}
+        self._in_hand = [new_block[block] for block in self._in_hand]
+        self._to_end = {new_block[block] for block in self._to_end}
 
     def _adopt(self, request: RequestId, row: int, tokens: Sequence[int]) -> Outcome:
         """The manager takes over what is in the row; what is shared is copied first."""
