@@ -257,6 +257,13 @@ def test_a_pool_hands_out_what_is_leased_to_it_and_nothing_else() -> None:
     assert (pool.return_lease(1).tolist(), int(pool.num_free), pool.check().any().item()) == ([2], 0, False)
 
 
+def test_nothing_is_returned_of_an_empty_lease_whatever_memory_holds() -> None:
+    pool = DevicePool(8, 4, 2, 4, leased=True)
+    pool._state.free_list.fill_(2**31 - 1)
+    assert pool.return_lease(3).tolist() == [-1, -1, -1]
+    assert not pool.check().any()
+
+
 def test_what_is_lent_is_read_and_never_written_nor_handed_out() -> None:
     pool = DevicePool(8, 4, 3, 4, leased=True)
     pool.lease(numbers(7))

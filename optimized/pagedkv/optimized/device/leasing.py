@@ -55,7 +55,7 @@ def return_lease(state: PoolState, count: int) -> Tensor:
     """See `DevicePool.return_lease`."""
     place = state.counters[NUM_FREE] - 1 - torch.arange(count, device=state.counters.device)
     there = place >= 0
-    blocks = state.free_list.index_select(0, place.clamp(min=0))
+    blocks = state.free_list.index_select(0, place.clamp(min=0)) * there  # what is above the stack may be anything
     state.owned.index_add_(0, blocks, -there.to(torch.int32))
     state.counters[NUM_FREE] -= there.sum()
     return blocks.masked_fill(~there, -1)
