@@ -12,7 +12,9 @@ from torch import Tensor
 from pagedkv.optimized import DevicePool, RowOutcome
 from pagedkv.optimized.device.checking import INVARIANTS
 from pagedkv.optimized.device.mirror import MOST_UNDER_WAY, CounterMirror, PoolCounters
+from pagedkv.optimized.device.on_the_cpu import LoopOperations
 from pagedkv.spec import Misuse
+from tests.optimized.device.pools import InterpretedOperations, Make, carried_out
 from tests.optimized.device.test_pool import holds, pool_of, table, vector
 
 OK, SKIPPED, WRONG_ROW = RowOutcome.OK, RowOutcome.SKIPPED, RowOutcome.WRONG_ROW
@@ -35,9 +37,11 @@ def test_a_block_that_there_is_not_is_found_on_the_free_list() -> None:
     assert pool.check().tolist().count(0) == len(INVARIANTS) - 2
 
 
-def test_what_is_given_may_be_a_view_of_the_state() -> None:
-    pool, apart = pool_of(3, 1, 2, 0), pool_of(3, 1, 2, 0)
+@pytest.mark.parametrize("make", [LoopOperations, InterpretedOperations])
+def test_what_is_given_may_be_a_view_of_the_state(make: Make) -> None:
+    pool, apart = (carried_out(pool_of(1, 2), make) for _ in range(2))
     calls: list[Callable[[DevicePool, Tensor], object]] = [
+        lambda pool, given: pool.fork(given, vector(2, -1, 3, -1)),  # row 2 gets a length, which is a parent's number
         lambda pool, given: pool.append(given), lambda pool, given: pool.append(None, given, total=20),
         lambda pool, given: pool.truncate(given, given), lambda pool, given: pool.free(given),
     ]  # fmt: skip

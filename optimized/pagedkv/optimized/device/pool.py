@@ -146,7 +146,7 @@ class DevicePool:
         outcomes, (num_asked,) int32; so do the following."""
         at = self._apart(check_rows("children", children, self.device, self.shape))
         chosen = check_where(where, self.device, len(at))
-        parents = check_vector("parents", parents, self.device, self._count(at))
+        parents = self._vector("parents", parents, len(at))
         return self._operations.fork(parents, at, chosen)
 
     def truncate(
@@ -262,9 +262,7 @@ class DevicePool:
     def copy(self) -> "DevicePool":
         """A pool that goes its own way from here."""
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        twin._state = self._state.clone()
-        twin._operations = operations_for(self.shape, twin._state)
+        twin.__setstate__({**self.__getstate__(), "_state": self._state.clone()})
         return twin
 
     def _rows(self, rows: Tensor | None, where: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -279,11 +277,11 @@ class DevicePool:
 
     def _apart(self, given: Tensor) -> Tensor:
         """What is read while the state is written is no view of it, such as `seq_lens`."""
-        ours = vars(self._state).values()
-        return given.clone() if any(given is each or given._base is each for each in ours) else given
+        base = given if given._base is None else given._base
+        return given.clone() if any(base is each for each in vars(self._state).values()) else given
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy.deepcopy` and pickle: who carries operations out is bound to the tensors, and made anew."""
+        """For copies and pickle: who carries operations out is bound to the tensors, and made anew."""
         return {name: value for name, value in vars(self).items() if name != "_operations"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
