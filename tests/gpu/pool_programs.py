@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from pagedkv.optimized.device import DevicePool
-from pagedkv.optimized.device.operations import KernelOperations, operations_for
+from pagedkv.optimized.device.operations import operations_for
 from pagedkv.optimized.device.state import PoolState
-from pagedkv.optimized.launch import Launch
 from tests.gpu.site import Site, same_bits
+from tests.optimized.device.pools import InterpretedOperations
 
 WEIGHTS: Final = {
     "admit": 4, "append": 5, "append counts": 2, "fork": 2, "truncate": 2, "free": 1, "release_window": 2,
@@ -34,13 +34,6 @@ class Call(NamedTuple):
         """Make it. Returns what the pool answers, on its device."""
         there = {name: _there(v, pool.device) if isinstance(v, Tensor) else v for name, v in self.given.items()}
         return tensors_of(getattr(pool, self.name)(**there))
-
-
-class Interpreted(KernelOperations):
-    """Kernels on the CPU."""
-
-    def launch(self, launch: Launch) -> Any:
-        launch.interpret()
 
 
 def pool_on(site: Site, *shape: int, **options: Any) -> DevicePool:
@@ -65,7 +58,7 @@ def moved(site: Site, pool: DevicePool) -> DevicePool:
 def kernels(site: Site, pool: DevicePool) -> DevicePool:
     """The pool, on the CPU with kernels in place of loops."""
     if site.name == "cpu":
-        pool._operations = Interpreted(pool.shape, pool._state)
+        pool._operations = InterpretedOperations(pool.shape, pool._state)
     return pool
 
 

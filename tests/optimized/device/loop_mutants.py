@@ -61,10 +61,7 @@ LOOP_MUTANTS: Final = (
         "giving_back",
         "freed and still in use",
         "state",
-        (
-            "pool.numbers[:, rows[i]] = 0\n    finish(pool, rows, outcome)\n\n\n@compiled\ndef hand_over",
-            "pool.numbers[1:, rows[i]] = 0\n    finish(pool, rows, outcome)\n\n\n@compiled\ndef hand_over",
-        ),
+        ("pool.numbers[:, row] = 0", "pool.numbers[1:, row] = 0"),
     ),
     loop("sharing", "reference of a fork not counted", "invariants", ("pool.references[block] += 1", "pass")),
     loop(

@@ -20,7 +20,7 @@ from pagedkv.optimized.attention import BlockCopier
 from pagedkv.optimized.device.outcomes import RowOutcome
 from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.optimized.manager import BlockManager
-from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, Reason, Refused, RequestId
+from pagedkv.spec.words import HOLE, Block, Misuse, Ok, Outcome, Reason, Refused, RequestId, ceil_div
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class DeviceExchange:
         if len(tokens) != length or not length:
             allowed = f"{length} tokens, as row {row} has positions" if length else f"none: row {row} has been freed"
             raise Misuse("tokens", tokens, allowed)
-        count = -(-length // self.pool.shape.block_size)
+        count = ceil_div(length, self.pool.shape.block_size)
         table, along = exported.block_tables[0, :count].tolist(), exported.goes_along[0, :count].tolist()
         ours = self.manager.snapshot([request]).tables.get(request)
         if ours is None:

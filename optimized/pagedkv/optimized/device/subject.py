@@ -19,7 +19,9 @@ from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.spec.operations import Append, Commit, Free, Row
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
-from pagedkv.spec.words import Block, Config, Copy, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token
+from pagedkv.spec.words import (
+    Block, Config, Copy, Misuse, Namespace, Ok, Outcome, Reason, Refused, RequestId, Token, ceil_div,
+)  # fmt: skip
 
 MOST_ROWS: Final = 64
 MOST_POSITIONS: Final = 512
@@ -55,7 +57,7 @@ class DeviceSubject:
 
     def _new_pool(self, num_rows: int, *, leased: bool = False) -> DevicePool:
         config = self.config
-        max_blocks = max(config.num_blocks, -(-MOST_POSITIONS // config.block_size))
+        max_blocks = max(config.num_blocks, ceil_div(MOST_POSITIONS, config.block_size))
         return DevicePool(
             config.num_blocks, config.block_size, num_rows, max_blocks,
             sliding_window=config.sliding_window, sink_tokens=config.sink_tokens, max_rollback=config.max_rollback,
@@ -72,7 +74,7 @@ class DeviceSubject:
             raise Misuse("reserve", reserve, "None: the device pool gives all positions slots at once")
         count = len(tokens)
         if (row := self._unused()) is None:
-            blocks = -(-count // self.config.block_size)
+            blocks = ceil_div(count, self.config.block_size)
             return Refused(Reason.UNSERVABLE if blocks > self.config.num_blocks else Reason.MAX_REQUESTS)
         outcome = _answers(self.pool.admit(_vector([row]), _vector([count])), [0])[0]
         if isinstance(outcome, Ok):
@@ -142,7 +144,7 @@ class DeviceSubject:
         assert not any(state), [name for name, count in zip(INVARIANTS, state, strict=True) if count]
         asked = self._seats if requests is None else {r: self._seats[r] for r in requests if r in self._seats}
         tables, lengths = self.pool.block_tables.tolist(), self.pool.seq_lens.tolist()
-        blocks = {r: -(-lengths[seat.row] // self.config.block_size) for r, seat in asked.items()}
+        blocks = {r: ceil_div(lengths[seat.row], self.config.block_size) for r, seat in asked.items()}
         return Snapshot(
             tables={r: tuple(tables[seat.row][: blocks[r]]) for r, seat in asked.items()},
             lengths={r: Lengths(lengths[s.row], lengths[s.row], s.computed) for r, s in asked.items()},

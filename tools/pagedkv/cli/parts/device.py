@@ -2,13 +2,12 @@
 
 import torch
 
-from pagedkv.cli.exhaust import slice_data, slice_lines
+from pagedkv.cli.exhaust import slice_lines
 from pagedkv.cli.fuzz import report_lines, run_programs
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
+from pagedkv.cli.parts.exhaustive import held_slices
 from pagedkv.cli.report import Section, verdict
-from pagedkv.conformance import exhaustive
-from pagedkv.conformance.plans import declared
 
 PROGRAMS, QUICK_PROGRAMS = 250, 40
 STEPS = 60
@@ -20,11 +19,7 @@ def run(options: Options) -> Section:
     torch.set_num_threads(1)  # vectors are short: a second thread would only wait
     factory = subject_factory("device")
     limit, programs = (QUICK_STATES, QUICK_PROGRAMS) if options.quick else (None, PROGRAMS)
-    results = []
-    for part in exhaustive.slices_for(declared(factory)):
-        options.say(f"device: {part.name}")
-        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
-        results.append(slice_data(report, options.out))
+    results = held_slices("device", factory, options, limit)
     options.say("device: random programs")
     found = run_programs(factory, options.seed, programs, STEPS, options.out, lambda done, operations: None)
     holds = found.holds and all(result["holds"] for result in results)

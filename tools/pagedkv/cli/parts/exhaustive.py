@@ -1,11 +1,14 @@
 """Part of `verify`: every reachable state of small pools."""
 
+from typing import Any
+
 from pagedkv.cli.exhaust import slice_data, slice_lines
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
 from pagedkv.conformance import exhaustive
 from pagedkv.conformance.plans import small
+from pagedkv.spec.subject import SubjectFactory
 
 QUICK_STATES = 300
 
@@ -13,13 +16,18 @@ QUICK_STATES = 300
 def run(options: Options) -> Section:
     """All slices that the subject's capabilities allow; `quick` stops each after some states."""
     factory = subject_factory(options.subject)
-    capabilities = small(factory, 2).capabilities
     limit = QUICK_STATES if options.quick else None
-    results = []
-    for part in exhaustive.slices_for(capabilities):
-        options.say(f"exhaustive: {part.name}")
-        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
-        results.append(slice_data(report, options.out))
+    results = held_slices("exhaustive", factory, options, limit)
     lines = slice_lines(results) + ([f"quick: a sample of at most {limit} states a slice"] if limit else [])
     holds = all(result["holds"] for result in results)
     return Section("exhaustive slices", verdict(holds), tuple(lines), {"slices": results, "max_states": limit})
+
+
+def held_slices(name: str, factory: SubjectFactory, options: Options, limit: int | None) -> list[dict[str, Any]]:
+    """Each slice that the subject's capabilities allow, as plain values; `name` is the part that says so."""
+    results = []
+    for part in exhaustive.slices_for(small(factory, 2).capabilities):
+        options.say(f"{name}: {part.name}")
+        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
+        results.append(slice_data(report, options.out))
+    return results

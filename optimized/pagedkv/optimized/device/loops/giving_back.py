@@ -16,8 +16,7 @@ def free(fields: Fields, rows: Int64, where: Flags, block_size: int, outcome: In
     for i in range(len(rows)):
         outcome[i] = present(pool, rows, where, i)
         if outcome[i] == OK:
-            give_back(pool, rows[i], 0, (pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size, 0)
-            pool.numbers[:, rows[i]] = 0
+            leave(pool, rows[i], block_size)
     finish(pool, rows, outcome)
 
 
@@ -34,8 +33,7 @@ def hand_over(fields: Fields, rows: Int64, where: Flags, block_size: int, outcom
                     pool.owned[block] = 0
     for i in range(len(rows)):
         if outcome[i] == OK:
-            give_back(pool, rows[i], 0, (pool.numbers[LENGTH, rows[i]] + block_size - 1) // block_size, 0)
-            pool.numbers[:, rows[i]] = 0
+            leave(pool, rows[i], block_size)
     finish(pool, rows, outcome)
 
 
@@ -94,6 +92,13 @@ def present(pool: Arrays, rows: Int64, where: Flags, i: int) -> int:
     """As `look_up`, of rows that are in use."""
     found = look_up(pool, rows, where, i)
     return WRONG_ROW if found == OK and pool.numbers[IN_USE, rows[i]] == 0 else found
+
+
+@compiled
+def leave(pool: Arrays, row: int, block_size: int) -> None:
+    """The row gives all back, and is not in use any more."""
+    give_back(pool, row, 0, (pool.numbers[LENGTH, row] + block_size - 1) // block_size, 0)
+    pool.numbers[:, row] = 0
 
 
 @compiled
