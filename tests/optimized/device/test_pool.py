@@ -90,6 +90,21 @@ def test_a_request_moves_to_another_row_by_a_fork_and_a_free() -> None:
     assert (table(pool, 3), pool.references.sum().item(), holds(pool)) == (before, 2, True)
 
 
+def test_a_pool_made_in_inference_mode_is_used_outside_and_the_other_way_round() -> None:
+    with torch.inference_mode():
+        inside = DevicePool(8, 4, 2, 4)
+        assert inside.admit(torch.arange(2), torch.tensor([5, 3])).outcome.tolist() == [0, 0]
+    outside = DevicePool(8, 4, 2, 4)
+    assert outside.admit(torch.arange(2), torch.tensor([5, 3])).outcome.tolist() == [0, 0]
+    new_block = torch.arange(8).roll(1)  # blocks 1 and 2, which are written into, become 0 and 1
+    inside.permute(new_block)  # the same as kernels do: in place
+    with torch.inference_mode():
+        outside.permute(new_block)
+    for pool in (inside, outside):
+        assert pool.append(torch.arange(2)).slot_mapping.tolist() == [1, 7]
+        assert not pool.check().any()
+
+
 def test_a_flag_on_the_device_says_which_requests_have_ended() -> None:
     pool = pool_of(4, 4, 4)
     tokens, end_of_sequence = vector(7, 2, 9, 2), 2

@@ -81,6 +81,7 @@ class PoolState:
         return replace(self, **{field.name: getattr(self, field.name).clone() for field in fields(self)})
 
 
+@torch.inference_mode(mode=False)  # an engine may make it inside, and what is made inside cannot be changed outside
 def empty_state(shape: PoolShape, device: torch.device) -> PoolState:
     """A pool without requests. Block 0 is the first to be handed out."""
     blocks, rows, owns_all = shape.num_blocks, shape.num_rows, not shape.leased
