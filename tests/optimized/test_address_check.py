@@ -17,6 +17,7 @@ from pagedkv.optimized.attention.shipped import Configuration, launch_for
 from pagedkv.optimized.audit.address_check import arguments_of, kv_loads, narrow_products, places_of
 from pagedkv.optimized.audit.aot import compiled_kernel
 from pagedkv.optimized.audit.ttir import Value, parse
+from pagedkv.optimized.device import shipped as pool
 from pagedkv.optimized.launch import Launch
 
 address_kernels: Any = import_module(".address_kernels", __package__)
@@ -150,6 +151,18 @@ def test_what_is_moved_is_read_and_what_is_summed_up_is_not() -> None:
         assert (
             kv_loads(values_of(launch_for(Configuration(kernel, "float16", (64, 64), None, None, mask), TARGET))) == []
         )
+
+
+def test_ids_that_are_moved_are_no_keys_and_values() -> None:
+    """A table is copied into another one through ids, as KV is; also where the ids are those of a stranger."""
+    for kernel in ("grow_apply", "fork_apply", "release_push"):
+        configuration = next(each for each in pool.configurations() if each.kernel == kernel)
+        assert kv_loads(values_of(pool.launch_for(configuration, TARGET))) == []
+    launch = tiny("block_kernel", wide=True)
+    cache, table, out, stride = launch.args
+    assert arguments_of(kv_loads(values_of(launch))) == {"cache"}
+    for dtype in (torch.int32, torch.int64):
+        assert kv_loads(values_of(replace(launch, args=(cache.to(dtype), table, out.to(dtype), stride)))) == []
 
 
 # The reader of TTIR.

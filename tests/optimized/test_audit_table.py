@@ -10,10 +10,11 @@ import pytest
 
 pytest.importorskip("triton", reason="the table is of a version of Triton")
 
-from pagedkv.optimized.audit import audit_table
+from pagedkv.optimized.audit import audit_table, sources
 from pagedkv.optimized.audit.aot import KernelAudit
 from pagedkv.optimized.audit.audit_page import MARKED, rewrite, tables
 from pagedkv.optimized.audit.audit_table import COMPARED, compare, document, load, save
+from pagedkv.optimized.audit.sources import audited_source_hash, audited_sources
 
 AUDITS = [
     KernelAudit(
@@ -57,10 +58,26 @@ def test_a_row_more_or_less_is_named_if_the_audit_is_whole(table: dict[str, Any]
 
 
 def test_other_sources_make_the_table_stale(table: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_table, "kernel_source_hash", lambda: "another")
+    monkeypatch.setattr(audit_table, "audited_source_hash", lambda: "another")
     first, *rest = compare([replace(AUDITS[0], registers=101), *AUDITS[1:]], table).violations
     assert "these are another: write the table anew with `pagedkv audit --update`" in first
     assert rest == ["decode float16 head_dim=64 on sm_80: registers changed: 101, was 100"]
+
+
+def test_the_sources_of_the_table_are_those_of_all_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = sources.PACKAGE
+    found = audited_sources()
+    assert set(found) > set(sources.kernel_sources())
+    assert set(found) > {*(package / "kernels").rglob("*.py"), package / "device" / "launches.py"}
+    for path in found:
+        copy = tmp_path / path.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    before = audited_source_hash()
+    monkeypatch.setattr(sources, "PACKAGE", tmp_path)
+    assert audited_source_hash() == before
+    (tmp_path / "kernels" / "pool" / "grow.py").write_bytes(b"")
+    assert audited_source_hash() != before
 
 
 def test_with_another_triton_nothing_is_compared(table: dict[str, Any]) -> None:

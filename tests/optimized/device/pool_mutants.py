@@ -75,8 +75,18 @@ GROW: Final = (
         "invariants",
         ("        tl.store(last_writer + old, -1, mask=old >= 0)\n", ""),
     ),
-    kernel("grow", "holes count against what ever fits", "state", ("after - holes > num_blocks", "after > num_blocks")),
-    kernel("grow", "table full one block early", "state", ("after > max_blocks", "after >= max_blocks")),
+    kernel(
+        "grow", "holes count against what ever fits", "state", ("num_blocks - (blocks - holes)", "num_blocks - blocks")
+    ),
+    kernel(
+        "grow", "table full one block early", "state", ("fresh > max_blocks - blocks", "fresh >= max_blocks - blocks")
+    ),
+    kernel(
+        "grow",
+        "a row runs into the table of the next",
+        "state",
+        ("tl.where(fresh > max_blocks - blocks, TABLE_FULL, found)", "found"),
+    ),
     kernel(
         "grow",
         "a new block without an owner",
@@ -257,38 +267,3 @@ ROWS: Final = (
 )
 
 KERNEL_MUTANTS: Final = (*GROW, *FORK, *RELEASE, *ROWS)
-
-FOUND_AT: Final = {
-    "holes have references": 36,
-    "a child of the call is a parent in it": 13,
-    "any number of holes": 18,
-    "free blocks are imported": 15,
-    "blocks past the last one": 18,
-    "the last program to come gives the block back": 20,
-    "the first program to come gives the block back": 20,
-    "holes count against what ever fits": 10,
-    "sinks are given back": 23,
-    "a negative count takes slots back": 16,
-    "nothing written, and copied all the same": 41,
-    "the old block is given up without atomics": 21,
-    "window off by one": 11,
-    "a child without holes": 10,
-    "a hole gets a reference": 10,
-    "over a row in use": 89,
-    "of a row that is not in use": 13,
-    "double push": 5,
-    "the next query stands at the new end": 126,
-    "lent anew each time": 15,
-    "lent without a reference of the host's": 15,
-    "lent without a reference of the row's": 15,
-    "given away and still the host's": 18,
-    "holes are forgotten": 36,
-    "longer than its table": 38,
-    "the first piece again and again": 15,
-    "the table of the first row": 15,
-    "lent without atomics": 15,
-    "what others have goes along": 17,
-    "what goes along stays the pool's": 17,
-    "free though it is not the pool's": 12,
-}
-"""The program that a hunt begins with, where it would be long."""

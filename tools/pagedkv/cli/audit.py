@@ -20,8 +20,8 @@ from pagedkv.cli.inputs import BadInput, aside, named, positive, print_json, pro
 from pagedkv.cli.report import columns, verdict
 
 if TYPE_CHECKING:  # torch and Triton are imported when the verb runs: the command itself must not need them
-    from pagedkv.optimized.attention.shipped import Configuration
     from pagedkv.optimized.audit.aot import KernelAudit
+    from pagedkv.optimized.audit.shipped import Configuration, Work
     from pagedkv.optimized.launch import Launch
 
 HELP = "compile the kernels for GPUs that need not be there"
@@ -32,7 +32,7 @@ LOT: Final = 16
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument("--all", action="store_true", help="every configuration: about two hours of one core")
+    parser.add_argument("--all", action="store_true", help="every configuration: about three hours of one core")
     parser.add_argument("--target", action="append", choices=TARGETS, help="default: all; may be given more than once")
     parser.add_argument("--only", action="append", metavar="KERNEL", help="one kernel; may be given more than once")
     parser.add_argument("--example", metavar="module:function", help="the launches of a stranger's kernel")
@@ -88,7 +88,7 @@ def table_in(path: Path, must_exist: bool) -> dict[str, Any] | None:
 
 def own(arguments: argparse.Namespace) -> Iterator["KernelAudit"]:
     """Audits of the kernels that we ship."""
-    from pagedkv.optimized.attention.shipped import configurations, pairwise  # noqa: PLC0415  # as above
+    from pagedkv.optimized.audit.shipped import configurations, pairwise  # noqa: PLC0415  # as above
 
     work = [(t, each) for t in TARGETS for each in configurations()] if arguments.all else pairwise()
     names = {kernel_name(each) for _, each in work}
@@ -115,10 +115,10 @@ def kernel_name(configuration: "Configuration") -> str:
     return configuration.kernel.split()[0]
 
 
-def compiled(work: list[tuple[str, "Configuration"]]) -> list["KernelAudit"]:
+def compiled(work: list["Work"]) -> list["KernelAudit"]:
     """The audits of a lot; also in a process of its own."""
-    from pagedkv.optimized.attention.shipped import shipped_launches  # noqa: PLC0415  # as above
     from pagedkv.optimized.audit.aot import audit  # noqa: PLC0415  # as above
+    from pagedkv.optimized.audit.shipped import shipped_launches  # noqa: PLC0415  # as above
 
     return audit(shipped_launches(work))
 

@@ -1,6 +1,5 @@
-"""The configurations that the audit compiles: all of them, and the few that have every pair of values."""
+"""The configurations of attention that the audit compiles: all of them, and the few that have every pair of values."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import cycle, product
@@ -12,8 +11,7 @@ from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.attend_launches import attention_launches
 from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.move_launches import copy_groups, copy_launch, gather_launch, write_launch
-from pagedkv.optimized.audit.pairwise import covering
-from pagedkv.optimized.audit.targets import TARGETS
+from pagedkv.optimized.audit.pairwise import covering_on_targets
 from pagedkv.optimized.launch import Launch
 
 DTYPES: Final = ("bfloat16", "float16", "float32")
@@ -35,8 +33,6 @@ COMBINING: Final = "merge_attention"
 """Of results that the caller has; its dims are those of the values."""
 NUM_KV_HEADS: Final = 2
 NUM_REQUESTS: Final = 2
-SPREAD: Final = 7919
-"""A prime, to go through the table in large steps."""
 POSITIONS: Final = 1024
 """What a row of the block tables holds, at the least."""
 
@@ -92,22 +88,8 @@ def configurations() -> list[Configuration]:
 
 @lru_cache(maxsize=1)
 def pairwise() -> tuple[tuple[str, Configuration], ...]:
-    """Few targets and configurations that have every pair of values that all of them have, and the usual ones.
-
-    The same each time, in the order of `TARGETS` and then of `configurations`. Rows that are equally good are taken
-    from all over the table, so that every target gets its share.
-    """
-    every = [(target, each) for target in TARGETS for each in configurations()]
-    mixed = sorted(range(len(every)), key=lambda i: (i * SPREAD) % len(every))
-    chosen = covering([(every[i][0], *every[i][1]) for i in mixed])
-    usual = {every.index((USUAL_TARGET, each)) for each in USUAL}
-    return tuple(every[i] for i in sorted(usual | {mixed[j] for j in chosen}))
-
-
-def shipped_launches(work: Sequence[tuple[str, Configuration]] | None = None) -> Iterator[tuple[str, Launch]]:
-    """Each target with the launch of the configuration; by default those of `pairwise`."""
-    for target, configuration in pairwise() if work is None else work:
-        yield target, launch_for(configuration, target)
+    """Few targets and configurations that have every pair of values that all of them have, and the usual ones."""
+    return covering_on_targets(configurations(), [(USUAL_TARGET, each) for each in USUAL])
 
 
 def launch_for(configuration: Configuration, target: str) -> Launch:

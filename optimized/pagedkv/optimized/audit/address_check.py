@@ -26,6 +26,8 @@ LINEAR: Final = (*SHAPING, *PRODUCTS, "arith.addi", "arith.subi", "arith.select"
 POINTER: Final = (*SHAPING, "tt.addptr", "arith.select", "carried", "passed", "tt.bitcast", "tt.make_tensor_descriptor")
 LOADS: Final = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
 IDS: Final = (*LOADS, "tt.get_program_id", "tt.atomic_rmw", "tt.atomic_cas")
+NUMBERS: Final = ("!tt.ptr<i32>", "!tt.ptr<i64>")
+"""Tensors of ids, lengths and slots. Keys and values have elements of 16 bits or less, or floats."""
 MOVED: Final = (*SHAPING, "arith.truncf", "arith.extf", "arith.bitcast", "tt.bitcast")
 DATA: Final = ("tt.dot", *IDS)
 
@@ -102,14 +104,23 @@ def kv_loads(values: Sequence[Value]) -> list[Value]:
     """The loads of keys and values.
 
     Those in a loop that feed a matrix product in it. In a kernel without such: those whose address depends on another
-    load, as that of a block depends on its table, and which are stored as they are, that is, moved.
+    load, as that of a block depends on its table, and which are stored as they are, that is, moved. Block ids and
+    lengths are moved in the same way, and are told by their tensor; see `NUMBERS`.
     """
     fed = [load for value in values if value.operation == "tt.dot" for load in _fed_by(value)]
     if not fed:
         stored = (value.sources[1] for value in values if value.operation == "tt.store")
         moved = (each for source in stored for each in upstream(source, MOVED) if each.operation in LOADS)
-        fed = [load for load in moved if any(each.operation in LOADS for each in upstream(_pointer(load)))]
+        fed = [load for load in moved if _goes_through_a_table(load) and not _is_of_numbers(load)]
     return list(dict.fromkeys(fed))
+
+
+def _goes_through_a_table(load: Value) -> bool:
+    return any(each.operation in LOADS for each in upstream(_pointer(load)))
+
+
+def _is_of_numbers(load: Value) -> bool:
+    return any(each.operation == "argument" and each.type in NUMBERS for each in upstream(_pointer(load), POINTER))
 
 
 def _fed_by(dot: Value) -> list[Value]:

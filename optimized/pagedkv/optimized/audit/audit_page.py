@@ -26,7 +26,7 @@ def tables(table: Mapping[str, Any]) -> str:
     """What the kernels cost by target, and the inner loops, as Markdown."""
     rows: Sequence[Mapping[str, Any]] = table["rows"]
     head = (
-        f"Triton {table['triton']}, kernel sources {table['kernel_sources']}: {len(rows)} compilations of "
+        f"Triton {table['triton']}, sources of all kernels {table['kernel_sources']}: {len(rows)} compilations of "
         f"{len({row['configuration'] for row in rows})} configurations.\n\n"
     )
     return head + costs(rows) + "\n" + loops(rows) + "\n"

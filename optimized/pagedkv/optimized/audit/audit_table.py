@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pagedkv.optimized.audit.aot import KernelAudit
-from pagedkv.optimized.audit.sources import kernel_source_hash
+from pagedkv.optimized.audit.sources import audited_source_hash
 
 FORMAT: Final = 1
 TABLE: Final = Path(__file__).parents[4] / "docs" / "kernels" / "audit.json"
@@ -38,7 +38,7 @@ def document(audits: Sequence[KernelAudit]) -> dict[str, Any]:
     return {
         "pagedkv_audit": FORMAT,
         "triton": version("triton"),
-        "kernel_sources": kernel_source_hash(),
+        "kernel_sources": audited_source_hash(),
         "rows": [row(each) for each in audits],
     }
 
@@ -80,12 +80,12 @@ def compare(audits: Sequence[KernelAudit], table: Mapping[str, Any] | None, *, w
     if table["triton"] != version("triton"):
         note = f"the table is of Triton {table['triton']}, this is {version('triton')}: only the hard rules are checked"
         return Comparison([], [note])
-    stale = table["kernel_sources"] != kernel_source_hash()
+    stale = table["kernel_sources"] != audited_source_hash()
     committed = {(each["configuration"], each["target"]): each for each in table["rows"]}
     found = []
     if stale:
         found.append(
-            f"the table is of kernel sources {table['kernel_sources']}, these are {kernel_source_hash()}: {UPDATE}"
+            f"the table is of kernel sources {table['kernel_sources']}, these are {audited_source_hash()}: {UPDATE}"
         )
     for each in audits:
         name = f"{each.configuration} on {each.target}"

@@ -5,13 +5,20 @@ Implications for Software Testing", 2004), so a set that covers all pairs finds 
 """
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from itertools import combinations
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pagedkv.optimized.audit.targets import TARGETS
+
+SPREAD: Final = 7919
+"""A prime, to go through a table in large steps."""
 
 Row: TypeAlias = Sequence[Hashable]
 """A value for each factor; None where the factor does not matter."""
 Pair: TypeAlias = tuple[tuple[int, Hashable], tuple[int, Hashable]]
+C = TypeVar("C", bound=tuple[Any, ...])
+"""What is compiled for a target, as a row."""
 
 
 def pairs_of(row: Row) -> frozenset[Pair]:
@@ -44,3 +51,16 @@ def covering(rows: Sequence[Row]) -> list[int]:
             chosen.append(index)
             missing -= pairs[index]
     return chosen
+
+
+def covering_on_targets(configurations: Sequence[C], always: Collection[tuple[str, C]]) -> tuple[tuple[str, C], ...]:
+    """Few targets and configurations that have every pair of values that all of them have, and those of `always`.
+
+    The same each time, in the order of `TARGETS` and then of `configurations`. Rows that are equally good are taken
+    from all over the table, so that every target gets its share.
+    """
+    every = [(target, each) for target in TARGETS for each in configurations]
+    mixed = sorted(range(len(every)), key=lambda i: (i * SPREAD) % len(every))
+    chosen = covering([(every[i][0], *every[i][1]) for i in mixed])
+    needed = {every.index(each) for each in always}
+    return tuple(every[i] for i in sorted(needed | {mixed[j] for j in chosen}))

@@ -1,7 +1,8 @@
 """The launches of the device pool, as values: run on a GPU, interpreted by the tests, or compiled without one.
 
 Each operation is a fixed list of launches, whatever the tensors hold; what they tell each other lies in one allocation
-whose size follows from the number of rows.
+whose size follows from the number of rows. They are made for the architecture of the device, or for another one that
+`pagedkv.optimized.audit.targets.TARGETS` names.
 """
 
 from typing import Any, Final, Literal, TypeVar
@@ -9,7 +10,8 @@ from typing import Any, Final, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from pagedkv.optimized.attention.tuned import power_of_two
+from pagedkv.optimized.attention.cutting import architecture_of
+from pagedkv.optimized.attention.tuned import max_registers, power_of_two
 from pagedkv.optimized.device.plan import PoolPlan
 from pagedkv.optimized.device.state import MOST, NO_LIMIT, PoolShape, PoolState
 from pagedkv.optimized.kernels.pool.bring import import_apply_kernel, import_check_kernel, import_decide_kernel
@@ -35,7 +37,7 @@ CODES: Final[dict[What, int]] = {"free": 0, "truncate": 1, "window": 2, "hand ov
 
 def grow_launches(
     shape: PoolShape, state: PoolState, rows: Tensor | None, counts: Tensor | None, where: Tensor | None,
-    entering: bool, total: int | None,
+    entering: bool, total: int | None, architecture: str | None = None,
 ) -> tuple[list[Launch], PoolPlan]:  # fmt: skip
     """admit or append; see `loops.growth`."""
     rows, counts, where = dense(rows), dense(counts), dense(where)
@@ -54,7 +56,7 @@ def grow_launches(
             state.writers, state.last_writer, outcome, before, taken, written, top, first_slot, asked, limit,
             shape.num_rows, shape.num_blocks, shape.max_blocks,
         ),
-        {**constants, "CHUNK": chunk, "num_warps": _warps(chunk)},
+        {**constants, **_deciding(chunk, state, architecture)},
     )  # fmt: skip
     apply = Launch(
         "grow_apply", f"entries={piece}", grow_apply_kernel, (asked + 1,),
@@ -62,14 +64,15 @@ def grow_launches(
             rows, counts, state.numbers, state.tables, state.references, state.free_list, outcome, taken, written,
             top, first_slot, before, seq_lens, copies, slots, asked, total or 0, shape.num_rows, shape.max_blocks,
         ),
-        {**constants, "PIECE": piece, "num_warps": _warps(piece)},
+        {**constants, **_by_row(piece)},
     )  # fmt: skip
     return [decide, apply], PoolPlan(outcome, seq_lens, slots, copies)
 
 
 def fork_launches(
-    shape: PoolShape, state: PoolState, parents: Tensor, children: Tensor, where: Tensor | None
-) -> tuple[list[Launch], Tensor]:
+    shape: PoolShape, state: PoolState, parents: Tensor, children: Tensor, where: Tensor | None,
+    architecture: str | None = None,
+) -> tuple[list[Launch], Tensor]:  # fmt: skip
     """fork; see `loops.sharing`."""
     parents, children, where = dense(parents), dense(children), dense(where)
     asked = len(children)
@@ -78,7 +81,7 @@ def fork_launches(
     decide = Launch(
         "fork_decide", f"rows={chunk}", fork_decide_kernel, (1,),
         (parents, children, where, state.numbers, state.counters, state.claims, outcome, asked, shape.num_rows),
-        {"CHUNK": chunk, "num_warps": _warps(chunk)},
+        _deciding(chunk, state, architecture),
     )  # fmt: skip
     apply = Launch(
         "fork_apply", f"entries={piece}", fork_apply_kernel, (asked, ceil_div(shape.max_blocks, piece)),
@@ -86,14 +89,14 @@ def fork_launches(
             parents, children, state.numbers, state.tables, state.references, outcome, shape.max_blocks,
             shape.num_rows, shape.num_blocks,
         ),
-        {"BLOCK_SIZE": shape.block_size, "PIECE": piece, "num_warps": _warps(piece)},
+        {"BLOCK_SIZE": shape.block_size, **_by_row(piece)},
     )  # fmt: skip
     return [decide, apply], outcome
 
 
 def release_launches(
     shape: PoolShape, state: PoolState, what: What, rows: Tensor | None, where: Tensor | None,
-    lengths: Tensor | None = None, computed: Tensor | None = None,
+    lengths: Tensor | None = None, computed: Tensor | None = None, architecture: str | None = None,
 ) -> tuple[list[Launch], Tensor]:  # fmt: skip
     """free, truncate, release_window or hand_over; see `loops.giving_back`."""
     rows, where, lengths, computed = dense(rows), dense(where), dense(lengths), dense(computed)
@@ -104,12 +107,9 @@ def release_launches(
     window = {"WINDOW_SIZE": shape.sliding_window or 0, "KEPT": shape.kept, "SINK_BLOCKS": shape.sink_blocks}
 
     def launch(name: str, kernel: Any, by_row: bool, args: tuple[Any, ...], **constants: Any) -> Launch:
-        size = {"PIECE": piece} if by_row else {"CHUNK": chunk}
-        lanes = piece if by_row else chunk
-        return Launch(
-            f"release_{name}", f"{what} {lanes}", kernel, (asked if by_row else 1,), args,
-            {**constants, **size, "num_warps": _warps(lanes)},
-        )  # fmt: skip
+        grid, lanes = (asked, piece) if by_row else (1, chunk)
+        constants |= _by_row(piece) if by_row else _deciding(chunk, state, architecture)
+        return Launch(f"release_{name}", f"{what} {lanes}", kernel, (grid,), args, constants)
 
     code = CODES[what]
     launches = [
@@ -138,7 +138,7 @@ def release_launches(
 
 def import_launches(
     shape: PoolShape, state: PoolState, rows: Tensor | None, tables: Tensor, lengths: Tensor, num_holes: Tensor | None,
-    where: Tensor | None, owning: bool,
+    where: Tensor | None, owning: bool, architecture: str | None = None,
 ) -> tuple[list[Launch], Tensor]:  # fmt: skip
     """import_; see `loops.importing`."""
     rows, lengths, num_holes, where = dense(rows), dense(lengths), dense(num_holes), dense(where)
@@ -148,14 +148,16 @@ def import_launches(
     bad = torch.empty(asked, dtype=torch.int32, device=state.numbers.device)
     width = min(width, shape.max_blocks)
     chunk, piece = _chunk(asked), _within(PIECES, width)
-    of_tables = {"OWNING": owning, "SINK_BLOCKS": shape.sink_blocks, "BLOCK_SIZE": shape.block_size, "PIECE": piece}
+    of_tables = {
+        "OWNING": owning, "SINK_BLOCKS": shape.sink_blocks, "BLOCK_SIZE": shape.block_size, **_by_row(piece),
+    }  # fmt: skip
     check = Launch(
         "import_check", f"entries={piece}", import_check_kernel, (asked,),
         (
             tables, lengths, num_holes, state.references, state.owned, bad, tables.stride(0), width, MOST,
             shape.num_blocks,
         ),
-        {**of_tables, "WINDOWED": shape.sliding_window is not None, "num_warps": _warps(piece)},
+        {**of_tables, "WINDOWED": shape.sliding_window is not None},
     )  # fmt: skip
     decide = Launch(
         "import_decide", f"rows={chunk}", import_decide_kernel, (1,),
@@ -163,7 +165,7 @@ def import_launches(
             rows, lengths, where, state.numbers, state.counters, state.claims, bad, outcome, asked, shape.num_rows,
             width, MOST,
         ),
-        {"BLOCK_SIZE": shape.block_size, "CHUNK": chunk, "num_warps": _warps(chunk)},
+        {"BLOCK_SIZE": shape.block_size, **_deciding(chunk, state, architecture)},
     )  # fmt: skip
     apply = Launch(
         "import_apply", f"entries={piece}", import_apply_kernel, (asked, max(1, ceil_div(width, piece))),
@@ -171,7 +173,7 @@ def import_launches(
             rows, tables, lengths, num_holes, state.numbers, state.tables, state.references, state.owned, state.lent,
             outcome, tables.stride(0), shape.num_rows, shape.num_blocks, shape.max_blocks,
         ),
-        {**of_tables, "num_warps": _warps(piece)},
+        of_tables,
     )  # fmt: skip
     return [check, decide, apply], outcome
 
@@ -186,6 +188,17 @@ def _vectors(count: int, length: int, dtype: torch.dtype, device: torch.device) 
     return torch.empty(count, ceil_div(length, 4) * 4, dtype=dtype, device=device)[:, :length].unbind()
 
 
+def _deciding(chunk: int, state: PoolState, architecture: str | None) -> dict[str, int]:
+    """How a decision is compiled. It is one program: that more of them would fit is worth no spill."""
+    warps, architecture = _warps(chunk), architecture or architecture_of(state.numbers.device)
+    return {"CHUNK": chunk, "num_warps": warps, **max_registers(architecture, warps)}
+
+
+def _by_row(piece: int) -> dict[str, int]:
+    """How a program for each row is compiled."""
+    return {"PIECE": piece, "num_warps": _warps(piece)}
+
+
 def _chunk(rows: int) -> int:
     return _within(CHUNKS, rows)
 
@@ -195,5 +208,5 @@ def _within(bounds: tuple[int, int], number: int) -> int:
 
 
 def _warps(lanes: int) -> int:
-    """Warps of a program: a thread for each lane, or for two."""
-    return max(1, min(16, lanes // 32))
+    """Warps of a program: a thread for each lane, or for up to four. Twice as many would have too few registers."""
+    return max(1, min(8, lanes // 32))

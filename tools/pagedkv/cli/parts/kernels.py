@@ -8,9 +8,9 @@ from dataclasses import asdict
 
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, verdict
-from pagedkv.optimized.attention.shipped import pairwise, shipped_launches
 from pagedkv.optimized.audit.aot import KernelAudit, audit
 from pagedkv.optimized.audit.audit_table import compare, load
+from pagedkv.optimized.audit.shipped import pairwise, shipped_launches
 
 QUICK_TARGETS = ("sm_90",)
 

@@ -11,6 +11,8 @@ for the host; which of them that is decides nothing.)
 
 A program is many threads. None reads what another one of them writes, unless a barrier lies between.
 
+A function returns at its end. Triton compiles what stands behind a `return` in a branch, even where no other branch is.
+
 Numbers of rows, blocks and table entries are below 2**30, so that int32 holds them; they become 64-bit where they are
 added to a pointer.
 """

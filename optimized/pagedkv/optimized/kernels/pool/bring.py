@@ -71,7 +71,7 @@ def import_decide_kernel(
 ):
     """Decide about all rows of a call."""
     claim_rows(rows, where, claims, num_asked, num_rows, CHUNK)
-    tallied = tl.zeros((16,), tl.int64)
+    tallied = tl.zeros((16,), tl.int32)
     for start in range(0, num_asked, CHUNK):
         index = start + tl.arange(0, CHUNK)
         is_asked = index < num_asked

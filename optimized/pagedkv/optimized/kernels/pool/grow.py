@@ -47,7 +47,7 @@ def grow_decide_kernel(
     top,  # (num_asked,) int64: the height of the free list before it takes them
     first_slot,  # (num_asked + 1,) int64: where its slots begin in the slot mapping; then where the last ones end
     num_asked,
-    limit,  # of slots: rows whose own would be past it are not served
+    limit: tl.int64,  # type: ignore[valid-type]  # Triton's; rows whose slots would end past it are not served
     num_rows,
     num_blocks,
     max_blocks,
@@ -57,7 +57,7 @@ def grow_decide_kernel(
 ):
     """Decide about all rows of a call."""
     claim_rows(rows, where, claims, num_asked, num_rows, CHUNK)
-    tallied = tl.zeros((16,), tl.int64)
+    tallied = tl.zeros((16,), tl.int32)
     slots = tl.zeros((), tl.int64)
     for start in range(0, num_asked, CHUNK):
         index = start + tl.arange(0, CHUNK)
@@ -69,12 +69,14 @@ def grow_decide_kernel(
         count = tl.full((CHUNK,), 1, tl.int64)
         if counts is not None:
             count = tl.load(counts + index, mask=is_asked, other=0).to(tl.int64)
-        blocks = (length + BLOCK_SIZE - 1) // BLOCK_SIZE
-        after = (length + count + BLOCK_SIZE - 1) // BLOCK_SIZE
+        within = tl.minimum(tl.maximum(count, 0), MOST)  # so that no sum overflows
+        padded = length + BLOCK_SIZE - 1
+        blocks = padded // BLOCK_SIZE
+        fresh = (padded % BLOCK_SIZE + within.to(tl.int32)) // BLOCK_SIZE  # 32 bits: dividing 64 takes many registers
         found = tl.full((CHUNK,), OK, tl.int32)
-        found = tl.where(after > max_blocks, TABLE_FULL, found)
-        found = tl.where(after - holes > num_blocks, UNSERVABLE, found)
-        asked_for = tl.where(is_asked, tl.minimum(tl.maximum(count, 0), MOST), 0)  # so that no sum overflows
+        found = tl.where(fresh > max_blocks - blocks, TABLE_FULL, found)
+        found = tl.where(fresh > num_blocks - (blocks - holes), UNSERVABLE, found)
+        asked_for = tl.where(is_asked, within, 0)
         end = slots + tl.cumsum(asked_for, 0)
         found = tl.where((count < 0) | (count > MOST) | (end > limit), BAD_LENGTH, found)
         wrong = in_use if ENTERING else ~in_use
@@ -91,27 +93,27 @@ def grow_decide_kernel(
         tl.atomic_max(last_writer + old, index, mask=shared)
         tl.store(outcome + index, found, mask=is_asked)
         tl.store(before + index, length, mask=is_asked)
-        tl.store(taken + index, (after - blocks).to(tl.int32), mask=is_asked)
+        tl.store(taken + index, fresh, mask=is_asked)
         tl.store(written + index, tl.where(shared, old, -1), mask=is_asked)
         tl.store(first_slot + index, end - asked_for, mask=is_asked)
-        slots += tl.sum(asked_for, 0)
+        slots = tl.max(end, 0)
     tl.store(first_slot + num_asked, slots)
     tl.debug_barrier()
 
-    left = tl.load(counters)
+    left = tl.load(counters).to(tl.int32)  # which hold all needs, too: they are entries of the table
     for start in range(0, num_asked, CHUNK):
         index = start + tl.arange(0, CHUNK)
         is_asked = index < num_asked
         found = tl.load(outcome + index, mask=is_asked, other=SKIPPED)
-        fresh = tl.load(taken + index, mask=is_asked, other=0).to(tl.int64)
+        fresh = tl.load(taken + index, mask=is_asked, other=0)
         old = tl.load(written + index, mask=is_asked, other=-1)
         undecided = found == OK
         shared = old >= 0
         owners = tl.load(references + old, mask=shared, other=0)
-        height = tl.zeros((CHUNK,), tl.int64)
-        takes = tl.zeros((CHUNK,), tl.int64)
+        height = tl.zeros((CHUNK,), tl.int32)
+        takes = tl.zeros((CHUNK,), tl.int32)
         while tl.sum(undecided.to(tl.int32), 0) > 0:
-            need = fresh + copies_needed(old, index, shared, owners, writers, last_writer).to(tl.int64)
+            need = fresh + copies_needed(old, index, shared, owners, writers, last_writer).to(tl.int32)
             hopeless = undecided & (need > left)
             tl.debug_barrier()  # all have read `writers`
             tl.atomic_add(writers + old, -1, mask=hopeless & shared)
@@ -126,7 +128,7 @@ def grow_decide_kernel(
                 left -= tl.sum(tl.where(fitting, need, 0), 0)
                 undecided = undecided & ~fitting
         tl.store(outcome + index, found, mask=is_asked)
-        tl.store(taken + index, takes.to(tl.int32), mask=is_asked)
+        tl.store(taken + index, takes, mask=is_asked)
         tl.store(top + index, height, mask=is_asked)
         tallied += tally(found, index, num_asked)
     tl.debug_barrier()

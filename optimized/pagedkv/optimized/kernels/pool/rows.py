@@ -41,9 +41,8 @@ def read_rows(rows, where, index, num_asked, num_rows):
 @triton.jit
 def row_of(rows, index):
     """The row of one program."""
-    if rows is None:
-        return index.to(tl.int64)
-    return tl.load(rows + index).to(tl.int64)
+    row = index if rows is None else tl.load(rows + index)
+    return row.to(tl.int64)
 
 
 @triton.jit
@@ -71,15 +70,16 @@ def unclaim_rows(rows, where, claims, num_asked, num_rows, CHUNK: tl.constexpr):
 @triton.jit
 def stood_before(rows, claims, row, known, index):
     """Whether the row stands earlier in this call. Read past L1, which does not see what atomics have left."""
-    if rows is None:
-        return known & False
-    return known & (tl.load(claims + row, mask=known, other=0, cache_modifier=".cg") != index)
+    before = known & False
+    if rows is not None:
+        before = known & (tl.load(claims + row, mask=known, other=0, cache_modifier=".cg") != index)
+    return before
 
 
 @triton.jit
 def tally(outcome, index, num_asked):
     """(16,): how often each outcome stands among these rows; at the end, lanes without a row."""
-    return tl.histogram(tl.where(index < num_asked, outcome, 15), 16).to(tl.int64)
+    return tl.histogram(tl.where(index < num_asked, outcome, 15), 16)
 
 
 @triton.jit
