@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pagedkv.conformance import exhaustive
 from pagedkv.conformance.driver import Differential, Violation
 from pagedkv.conformance.fuzz import run
 from pagedkv.conformance.model import ModelSubject
@@ -82,6 +83,38 @@ def test_only_misuse_may_be_raised() -> None:
     law = "misuse raises Misuse, and nothing else is raised"
     assert violated(Exiting).law == law
     assert violated(Stumbling, [Free("nobody")]).law == law
+
+
+class Copied(ModelSubject):
+    """Cannot be copied, though it says so."""
+
+    def copy(self) -> "Copied":
+        raise RuntimeError("no")
+
+
+def test_what_cannot_be_copied_is_a_violation_of_the_state_that_it_is_in() -> None:
+    report = exhaustive.run(Copied, "core")
+    assert report.violation is not None
+    assert report.violation.law == "a subject that has copy can be copied"
+    assert (report.states, report.path) == (1, ())
+
+
+class Failing(ModelSubject):
+    """Names the law itself, as a subject in a process does that has ended."""
+
+    def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
+        if self.state.requests:
+            raise Violation("a law", "broken")
+        return super().observe(requests)
+
+    def free(self, request: RequestId) -> Outcome:
+        raise Violation("a law", "broken")
+
+
+def test_what_a_subject_says_of_its_own_end_gets_the_operation() -> None:
+    for operation in (Free("nobody"), Admit("a", (1,))):
+        failure = violated(Failing, [operation])
+        assert (failure.law, failure.detail, failure.operation) == ("a law", "broken", operation)
 
 
 class Showing(ModelSubject):

@@ -9,13 +9,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pagedkv.conformance import fuzz
+from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.choosing import Dice, near_boundary, weighted
 from pagedkv.conformance.fuzz import FuzzReport
 from pagedkv.conformance.model import ModelSubject
 from pagedkv.conformance.plans import NEEDS, SUBSETS
 from pagedkv.conformance.programs import MAKE
 from pagedkv.conformance.replay import replay
+from pagedkv.conformance.shrinking import Failure
 from pagedkv.conformance.subjects import BUILT_IN, subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Config, Misuse, Outcome, Reason, RequestId, Token
@@ -53,7 +54,18 @@ def test_no_legal_allocator_is_rejected(name: str, seed: int) -> None:
     assert report.violation is None, report.violation
 
 
-@pytest.mark.parametrize("name", ILLEGAL)
+IN_A_SLICE = {"waiting_for_what_is_hit": "steps"}
+"""What random programs come upon once in some thousand, and where the exhaustive check has it at once."""
+
+
+@pytest.mark.parametrize(("name", "part"), IN_A_SLICE.items())
+def test_what_random_programs_hardly_find_is_in_a_small_pool(name: str, part: str) -> None:
+    found = exhaustive.run(ILLEGAL[name].load(), part).violation
+    assert found is not None
+    assert found.law == "the reason of a refusal"
+
+
+@pytest.mark.parametrize("name", [name for name in ILLEGAL if name not in IN_A_SLICE])
 def test_every_illegal_manager_is_found_unaided_and_its_trace_replays(name: str, tmp_path: Path) -> None:
     """The trace fails on the broken manager, at its last line or at the end, and holds on the intact one."""
     broken = ILLEGAL[name].load()
@@ -98,7 +110,8 @@ def test_programs_are_mostly_valid_and_cover_everything(on_the_model: FuzzReport
 def test_a_report_is_plain_data(on_the_model: FuzzReport) -> None:
     assert json.loads(json.dumps(on_the_model.as_json()))["holds"] is True
     broken = fuzz.run(ILLEGAL["leak_on_free"].load(), seed=0, programs=50)
-    assert json.loads(json.dumps(broken.as_json()))["violation"]["law"] == "references = table occurrences + pins"
+    assert broken.violation is not None
+    assert json.loads(json.dumps(broken.as_json()))["violation"]["law"] == broken.violation.law
 
 
 def test_the_same_seed_runs_the_same_programs() -> None:
@@ -107,11 +120,53 @@ def test_the_same_seed_runs_the_same_programs() -> None:
     assert first == second != other
 
 
-def test_a_declared_capability_that_saw_no_event_fails_the_run() -> None:
+def test_a_declared_capability_that_saw_no_event_fails_a_run_that_was_long_enough() -> None:
     report = fuzz.run(ModelSubject, seed=0, programs=1, steps=1)
     assert report.violation is None
     assert "swap" in report.not_exercised
-    assert not report.holds
+    assert report.holds
+    assert not replace(report, steps=fuzz.ENOUGH).holds
+    assert replace(report, steps=fuzz.ENOUGH, not_exercised=()).holds
+
+
+def test_the_first_programs_go_through_all_subsets() -> None:
+    assert fuzz.run(ModelSubject, seed=0, programs=len(SUBSETS), steps=1).subsets == dict.fromkeys(sorted(SUBSETS), 1)
+    least = fuzz.run(cast(SubjectFactory, Least), seed=0, programs=3, steps=1)
+    assert least.subsets == {"swarm": 3}, "no other is possible"
+
+
+def test_what_is_known_is_counted_and_passed_over() -> None:
+    """Every failing program is known: all run, and the intact ones are as many as of the intact manager."""
+    known: list[Failure] = []
+
+    def excuse(failure: Failure) -> bool:
+        known.append(failure)
+        return True
+
+    broken = ILLEGAL["leak_on_free"].load()
+    report = fuzz.run(broken, seed=0, programs=30, excuse=excuse)
+    assert report.programs == 30
+    assert report.excused == len(known) > 20
+    assert report.violation is None
+
+
+def test_a_failing_program_is_left_as_it_is_on_demand() -> None:
+    broken = ILLEGAL["leak_on_free"].load()
+    long, short = (fuzz.run(broken, seed=0, minimal=minimal).violation for minimal in (False, True))
+    assert long is not None
+    assert short is not None
+    assert (long.law, long.program) == (short.law, short.program)
+    assert len(long.trace.lines) > len(short.trace.lines)
+
+
+def test_a_report_tells_how_far_programs_got(on_the_model: FuzzReport) -> None:
+    programs = on_the_model.programs
+    assert sum(on_the_model.share_depths.values()) == sum(on_the_model.fork_depths.values()) == programs
+    assert max(on_the_model.share_depths) == on_the_model.share_depth_max
+    assert max(on_the_model.fork_depths) >= 3, "grandchildren of children"
+    assert on_the_model.exhausted > programs / 2
+    assert set(on_the_model.lengths) == {"admit", "append", "reserve", "truncate"}
+    assert all(count for by_place in on_the_model.lengths.values() for count in by_place.values())
 
 
 @pytest.mark.parametrize("size", [{"programs": 0}, {"steps": 0}])

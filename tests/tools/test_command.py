@@ -68,7 +68,7 @@ def test_help_ends_with_0_and_names_every_verb(capsys: pytest.CaptureFixture[str
 
 
 def test_an_unknown_subject_is_told_what_is_allowed() -> None:
-    with pytest.raises(BadInput, match=r"'nobody'.*reference, optimized, device or module:factory"):
+    with pytest.raises(BadInput, match=r"'nobody'.*reference, optimized, device, module:factory"):
         subject_factory("nobody")
 
 
@@ -102,7 +102,7 @@ def test_exhaust_reports_states_as_json(capsys: pytest.CaptureFixture[str]) -> N
     document = json.loads(printed.out)
     assert document["holds"] is True
     (found,) = document["slices"]
-    assert set(found) == {"slice", "holds", "states", "transitions", "refused", "elapsed_s"}
+    assert set(found) == {"slice", "holds", "states", "transitions", "refused", "excused", "elapsed_s"}
     assert found["states"] == 30
     assert "exhaust core" in printed.err, "progress is on stderr"
 
@@ -113,15 +113,18 @@ def test_a_subject_without_a_prefix_cache_is_asked_what_it_can_do(capsys: pytest
 
 
 def test_a_violation_ends_with_1_and_is_written_as_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["exhaust", "--subject", BROKEN, "--slice", "core", "--out", str(tmp_path), "--json"]
+    arguments = ["exhaust", "--subject", BROKEN, "--slice", "core", "--out", str(tmp_path), "--no-minimize", "--json"]
     assert main(arguments) == 1
     (found,) = json.loads(capsys.readouterr().out)["slices"]
     assert "evict" in found["law"]
     trace = load(found["trace"])
     assert trace.header.config() == SLICES["core"].config
     assert found["law"] in trace.header.note
-    assert main(arguments[:-1]) == 1
-    assert "VIOLATED in core" in capsys.readouterr().out
+    assert main(arguments[:-2]) == 1
+    printed = capsys.readouterr().out
+    assert "VIOLATED in core" in printed
+    assert f"pagedkv replay {found['trace']} --subject {BROKEN}" in printed
+    assert load(found["trace"]).header.num_blocks == 1, "it was made minimal"
 
 
 def test_a_failure_that_cannot_be_written_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,10 +156,14 @@ def test_fuzz_prints_what_was_exercised(tmp_path: Path, capsys: pytest.CaptureFi
     assert all(word in text for word in ("5 programs", "refused", "refusals by reason", "copy-on-writes", "owners"))
 
 
-def test_a_capability_that_no_program_exercised_is_a_violation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_capability_that_no_program_exercised_is_a_violation_if_enough_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*FUZZ, "--programs", "1", "--steps", "1", "--out", str(tmp_path)]) == 1
+    few = [*FUZZ, "--programs", "1", "--steps", "1", "--out", str(tmp_path)]
+    assert main(few) == 0
+    assert "not exercised yet, in fewer than " in capsys.readouterr().out
+    monkeypatch.setattr("pagedkv.conformance.fuzz.ENOUGH", 1)
+    assert main(few) == 1
     assert "exercised by no program: " in capsys.readouterr().out
 
 
@@ -201,11 +208,16 @@ def test_replay_holds_a_subject_to_what_the_trace_expects(tmp_path: Path) -> Non
     assert main(["replay", path, "--subject", "reference"]) == 1
 
 
-def test_a_trace_that_does_not_apply_is_no_violation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_that_does_not_apply_is_no_violation_but_nothing_else_is_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "dedup.jsonl"
     path.write_text(HEADER.replace("}", ', "options": {"dedup": true}}') + ADMIT + "\n")
-    assert main(["replay", str(path), "--subject", "optimized"]) == 0
-    assert "not applicable" in capsys.readouterr().out
+    assert main(["replay", str(path), "--subject", "optimized"]) == 2
+    printed = capsys.readouterr()
+    assert "not applicable" in printed.out
+    assert "none of the traces applies" in printed.err
+    assert main(["replay", str(path), trace_file(tmp_path, ADMIT), "--subject", "optimized"]) == 0
 
 
 def test_a_bad_trace_among_good_ones_stops_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

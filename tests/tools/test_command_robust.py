@@ -162,7 +162,7 @@ def test_a_part_that_exits_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_pool_that_the_subject_does_not_make_is_not_applicable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["replay", trace_file(tmp_path, ADMIT), "--subject", BAD + "Small"]) == 0
+    assert main(["replay", trace_file(tmp_path, ADMIT), "--subject", BAD + "Small"]) == 2
     text = capsys.readouterr().out
     assert "not applicable: the subject cannot be made: num_blocks=4 is not allowed: expected at most 3" in text
 

@@ -70,6 +70,20 @@ def _call_one(subject: BlockManagerSubject, operation: Operation, config: Config
             raise AssertionError("subject_call runs batches")
 
 
+def touched(operation: Operation | None) -> list[RequestId]:
+    """The requests that an operation names."""
+    match operation:
+        case Batch(rows):
+            return list(dict.fromkeys(row.request for row in rows))
+        case Fork(parent, child):
+            return [parent, child]
+        case Attend(requests, _):
+            return list(requests)
+        case _:
+            request = getattr(operation, "request", None)
+            return [] if request is None else [request]
+
+
 def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
     """Where the subject's answer is not the specification's; which swap block is used is free."""
     match ours, theirs:

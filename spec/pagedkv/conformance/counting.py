@@ -6,13 +6,29 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from pagedkv.spec import (
-    HOLE, Admit, Append, Batch, Commit, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Refused, Reserve,
-    ResetPrefixIndex, Resume, State,
+    HOLE, Admit, Append, Batch, Commit, Fork, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Reason,
+    Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate,
 )  # fmt: skip
 from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.trace_fields import NAMES
 
 OUTCOMES: Final = ("ok", "refused", "misuse")
+PLACES: Final = ("0", "1", "-1", "other")
+"""Where in a block a length ends: length % block_size, -1 being the last."""
+
+
+@dataclass
+class ProgramCounts:
+    """How deep one program got."""
+
+    share_depth: int = 0
+    """The most owners of one block."""
+    fork_depth: int = 0
+    """The longest line of descent by forks."""
+    exhausted: bool = False
+    """Whether something was refused because no block was left."""
+    descent: dict[RequestId, int] = field(default_factory=dict)
+    """By how many forks each request has come."""
 
 
 @dataclass
@@ -27,8 +43,14 @@ class Counts:
     """Programs by the subset of operations that they were about."""
     events: Counter[str] = field(default_factory=Counter)
     """By name, as in `EVENTS`."""
-    share_depth_max: int = 0
-    """The most references that one block had."""
+    lengths: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Lengths asked for, and granted or refused, by kind of operation and `PLACES`."""
+    programs: list[ProgramCounts] = field(default_factory=list)
+
+    def begin(self, subset: str) -> None:
+        """A program begins, which is about this subset."""
+        self.subsets[subset] += 1
+        self.programs.append(ProgramCounts())
 
     def step(self, operation: Operation, outcomes: Sequence[Outcome] | Misuse, before: State, after: State) -> None:
         """Count one operation."""
@@ -47,9 +69,12 @@ class Counts:
 
     def _row(self, row: Operation, outcome: Outcome, before: State) -> None:
         kind = NAMES[type(row)]
+        if (length := _length(row, before)) is not None:
+            self.lengths[kind, place(length, before.config.block_size)] += 1
         if isinstance(outcome, Refused):
             self.operations[kind, "refused"] += 1
             self.refusals[outcome.reason] += 1
+            self.programs[-1].exhausted |= outcome.reason in (Reason.CAPACITY, Reason.IN_FLIGHT)
             return
         self.operations[kind, "ok"] += 1
         self.events["copy_on_write"] += len(outcome.copies)
@@ -59,6 +84,12 @@ class Counts:
             case Admit(_, tokens, _, reserve):
                 self.events["hit"] += outcome.cached_tokens > 0
                 self.events["partial"] += reserve is not None and reserve < len(tokens)
+                self.programs[-1].descent.pop(row.request, None)
+            case Fork(parent, child):
+                self.events["fork"] += 1
+                program = self.programs[-1]
+                program.descent[child] = program.descent.get(parent, 0) + 1
+                program.fork_depth = max(program.fork_depth, program.descent[child])
             case Lookup():
                 self.events["lookup"] += outcome.cached_tokens > 0
             case Pin():
@@ -76,7 +107,8 @@ class Counts:
         """What only shows in the state."""
         if before is after:
             return
-        self.share_depth_max = max(self.share_depth_max, *after.references.values(), 0)
+        program = self.programs[-1]
+        program.share_depth = max(program.share_depth, *after.references.values(), 0)
         self.events["held"] += len(after.held.keys() - before.held.keys())
         if before.idle_since and not isinstance(operation, Permute | ResetPrefixIndex):
             self.events["eviction"] += sum(after.entries.get(b) != before.entries[b] for b in before.idle_since)
@@ -84,6 +116,29 @@ class Counts:
             holed = [r for r in after.requests.values() if r.holes]
             self.events["hole"] += bool(holed)
             self.events["sink"] += any(r.table[0] != HOLE for r in holed)
+
+
+def place(length: int, block_size: int) -> str:
+    """Where in a block a length ends, as in `PLACES`.
+
+    >>> [place(length, 4) for length in range(4, 9)], place(7, 2)
+    (['0', '1', 'other', '-1', '0'], '1')
+    """
+    offset = length % block_size
+    return str(offset) if offset < 2 else "-1" if offset == block_size - 1 else "other"
+
+
+def _length(row: Operation, before: State) -> int | None:
+    """The length that an operation asks for."""
+    match row:
+        case Admit(_, tokens):
+            return len(tokens)
+        case Append(request, tokens):
+            return before.requests[request].length + len(tokens)
+        case Reserve(_, length) | Truncate(_, length):
+            return length
+        case _:
+            return None
 
 
 EVENTS: Final[Mapping[str, str]] = {

@@ -6,13 +6,15 @@ lengths, availability, references, index, contents by the shadow, and the meanin
 taken from what is observed, so no legal allocator is failed for its choices.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from pagedkv.conformance.compare import Difference, differences, lru_difference, outcome_difference, subject_call
+from pagedkv.conformance.compare import (
+    Difference, differences, lru_difference, outcome_difference, subject_call, touched,
+)  # fmt: skip
 from pagedkv.conformance.form import malformed_answer, malformed_snapshot
 from pagedkv.conformance.shadow import Shadow
 from pagedkv.spec import (
@@ -27,12 +29,31 @@ from pagedkv.spec.program import Run
 from pagedkv.spec.subject import Snapshot, SubjectFactory
 
 
+RAISES: Final = "misuse raises Misuse, and nothing else is raised"
+ANSWERS: Final = "the answer is Ok or Refused, one a row"
+OBSERVED: Final = "a subject can be observed"
+COPIED: Final = "a subject that has copy can be copied"
+
+
 class Violation(AssertionError):
     """The subject broke a law of the specification: which, how, and at which operation."""
 
     def __init__(self, law: str, detail: str, operation: Operation | None = None) -> None:
         super().__init__(f"{law}: {detail} (at {operation!r})")
         self.law, self.detail, self.operation = law, detail, operation
+
+
+@contextmanager
+def _told(law: str, who: str, operation: Operation | None) -> Iterator[None]:
+    """What a subject raises is a violation, but for `Misuse` of an operation. One in another process names its own."""
+    try:
+        yield
+    except Violation as failure:
+        raise Violation(failure.law, failure.detail, operation) from failure
+    except (Exception, SystemExit) as crash:
+        if law == RAISES and isinstance(crash, Misuse):
+            raise
+        raise Violation(law, f"{who} raised {crash!r}", operation) from crash
 
 
 class _Row(NamedTuple):
@@ -107,11 +128,13 @@ class Differential:
         return run
 
     def copy(self) -> "Differential | None":
-        """A copy that goes its own way from here, if the subject has a `copy` method."""
+        """A copy that goes its own way from here, if the subject has a `copy` method. Raises `Violation`."""
         if not hasattr(self.subject, "copy"):
             return None
         twin = copy(self)
-        twin.subject, twin.shadow, twin.log = self.subject.copy(), self.shadow.copy(), list(self.log)
+        with _told(COPIED, "copy", None):
+            twin.subject = self.subject.copy()
+        twin.shadow, twin.log = self.shadow.copy(), list(self.log)
         return twin
 
     def check_all(self) -> None:
@@ -141,25 +164,21 @@ class Differential:
         try:
             if isinstance(operation, Attend):  # reads, and is not for a block manager to answer
                 return apply(self.state, operation).outcomes
-            answer = subject_call(self.subject, operation, self.config)
+            with _told(RAISES, "the subject", operation):
+                answer = subject_call(self.subject, operation, self.config)
         except Misuse as misuse:
             return misuse
-        except (Exception, SystemExit) as crash:
-            law = "misuse raises Misuse, and nothing else is raised"
-            raise Violation(law, f"the subject raised {crash!r}", operation) from crash
         if wrong := malformed_answer(answer, len(operation.rows) if isinstance(operation, Batch) else 1):
-            raise Violation("the answer is Ok or Refused, one a row", wrong, operation)
+            raise Violation(ANSWERS, wrong, operation)
         return answer
 
     def _observe(self, operation: Operation | None) -> Snapshot:
         """All that can be seen, or of a long workload what the operation touched."""
         self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else touched(operation)
-        try:
+        with _told(OBSERVED, "observe", operation):
             seen = self.subject.observe(self._asked)
-        except (Exception, SystemExit) as crash:
-            raise Violation("a subject can be observed", f"observe raised {crash!r}", operation) from crash
         if wrong := malformed_snapshot(seen, self.capabilities, whole=self._asked is None):
-            raise Violation("a subject can be observed", wrong, operation)
+            raise Violation(OBSERVED, wrong, operation)
         return seen
 
     def _choices(self, operation: Operation, answer: Sequence[Outcome] | Misuse, seen: Snapshot) -> Choices:
@@ -275,17 +294,3 @@ class Differential:
 
 def _bounded(hits: int) -> Callable[[int, int], int]:
     return lambda must, may: max(must, min(hits, may))
-
-
-def touched(operation: Operation | None) -> list[RequestId]:
-    """The requests that an operation names."""
-    match operation:
-        case Batch(rows):
-            return list(dict.fromkeys(row.request for row in rows))
-        case Fork(parent, child):
-            return [parent, child]
-        case Attend(requests, _):
-            return list(requests)
-        case _:
-            request = getattr(operation, "request", None)
-            return [] if request is None else [request]

@@ -19,6 +19,7 @@ from itertools import permutations
 from typing import Any, TypeAlias
 
 from pagedkv.conformance.driver import Differential, Violation
+from pagedkv.conformance.shrinking import Failure
 from pagedkv.conformance.slices import SLICES, Slice
 from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Permute, Refused, RequestId, State
 from pagedkv.spec.subject import Capabilities, SubjectFactory
@@ -39,6 +40,10 @@ class SliceReport:
     violation: Violation | None = None
     path: Program = ()
     """The program that ends in the violation."""
+    excused: int = 0
+    """Transitions whose violation was known, and which were not followed."""
+    visited: frozenset[Key] = frozenset()
+    """The states, if all were visited."""
 
 
 def run(
@@ -47,25 +52,32 @@ def run(
     *,
     seed: int = 0,
     max_states: int | None = None,
+    excuse: Callable[[Failure], bool] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SliceReport:
-    """Visit a slice on a subject. `max_states` stops early (a sample, not a proof). Stops at the first violation."""
+    """Visit a slice on a subject. `max_states` stops early (a sample, not a proof).
+
+    Stops at the first violation that `excuse` does not know of (`known.Excuse`).
+    """
     if slice_name not in SLICES:
         raise Misuse("slice_name", slice_name, f"one of {', '.join(SLICES)}")
     part, rng, start = SLICES[slice_name], random.Random(seed), time.perf_counter()
     first = Differential(factory, part.config)
     seen: set[Key] = {canonical(first.state, part.with_tokens)}
     frontier = [first]
-    transitions = refused = 0
+    transitions = refused = excused = 0
     for here in frontier:  # grows while it is walked: breadth first
         for move in part.moves(here.state):
-            there = here.copy() or _replayed(factory, part.config, here.log)
-            transitions += 1
+            there, transitions = here, transitions + 1
             try:
+                there = here.copy() or _replayed(factory, part.config, here.log)
                 outcomes = [there.step(operation) for operation in (*_relabelling(here, rng), *move)]
             except Violation as violation:
-                seconds = time.perf_counter() - start
-                return SliceReport(slice_name, len(seen), transitions, refused, seconds, violation, tuple(there.log))
+                path, seconds = tuple(there.log), time.perf_counter() - start
+                if excuse and excuse(Failure(part.config, path, violation)):
+                    excused += 1
+                    continue
+                return SliceReport(slice_name, len(seen), transitions, refused, seconds, violation, path, excused)
             refused += any(isinstance(o, tuple) and isinstance(o[0], Refused) for o in outcomes)
             key = canonical(there.state, part.with_tokens)
             if key not in seen and (max_states is None or len(seen) < max_states):
@@ -73,7 +85,9 @@ def run(
                 frontier.append(there)
         if progress:
             progress(len(seen), transitions)
-    return SliceReport(slice_name, len(seen), transitions, refused, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    visited = frozenset(seen)
+    return SliceReport(slice_name, len(seen), transitions, refused, seconds, excused=excused, visited=visited)
 
 
 def _replayed(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Differential:

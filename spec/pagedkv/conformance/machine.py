@@ -18,7 +18,7 @@ from pagedkv.conformance.counting import Counts
 from pagedkv.conformance.driver import Differential, Violation
 from pagedkv.conformance.plans import declared, draw_plan
 from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.shrinking import Failure, finish, minimise, size, trace_of
+from pagedkv.conformance.shrinking import Failure, finish, is_simpler, minimise, trace_of
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import save
 
@@ -56,12 +56,12 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.failed = False
 
-    @initialize(chooser=choices(32))
+    @initialize(chooser=choices(40))
     def plan(self, chooser: Bytes) -> None:
         """Draw a pool and what the program is about."""
         self.drawn = draw_plan(chooser, declared(type(self).factory))
         event(f"subset: {self.drawn.subset}")
-        self.counts.subsets[self.drawn.subset] += 1
+        self.counts.begin(self.drawn.subset)
         self.differential = Differential(type(self).factory, self.drawn.config)
 
     @rule(chooser=choices(48))
@@ -87,16 +87,16 @@ class Machine(RuleBasedStateMachine):
     def _written(self, violation: Violation) -> Violation:
         """The violation, with a note of where its shortest program so far is written."""
         self.failed = True
-        config, law = self.drawn.config, violation.law
+        law = violation.law
         slug = re.sub("[^a-z0-9]+", "-", law.lower()).strip("-")
         path = self.out_dir / f"{type(self).__name__}-{slug}.jsonl"
-        failure = Failure(tuple(self.differential.log), violation)
+        failure = Failure(self.drawn.config, tuple(self.differential.log), violation)
         if law not in self.shortest:
-            failure = minimise(type(self).factory, config, failure)
-        if law not in self.shortest or size(failure.program) < size(self.shortest[law].program):
+            failure = minimise(type(self).factory, failure)
+        if law not in self.shortest or is_simpler(failure, self.shortest[law]):
             self.shortest[law] = failure
             path.parent.mkdir(parents=True, exist_ok=True)
-            save(trace_of(config, failure), path)
+            save(trace_of(failure), path)
         violation.add_note(f"A short program is written to {path}; it replays with: pagedkv replay {path}")
         return violation
 

@@ -7,17 +7,14 @@ never fail, whatever it chooses: that is how the kit is kept from rejecting lega
 import random
 from collections.abc import Callable, Sequence
 
-from pagedkv.spec import (
-    CANONICAL, HOLE, Admit, Append, Batch, BeginStep, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free,
-    Lookup, Operation, Outcome, Pin, Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin,
-    apply, available, permute,
-)  # fmt: skip
+from pagedkv.conformance.by_value import ByValue
+from pagedkv.spec import CANONICAL, HOLE, Block, Choices, Config, Operation, Outcome, State, apply, available, permute
 from pagedkv.spec.blocks import available_in_order, evictable
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
-from pagedkv.spec.words import Namespace, PreemptMode, RequestId, StepId
+from pagedkv.spec.words import RequestId
 
 
-class ModelSubject:
+class ModelSubject(ByValue):
     """A `BlockManagerSubject` with every capability. `reports_index=False` hides its index."""
 
     def __init__(self, config: Config, choices: Choices = CANONICAL, *, reports_index: bool = True) -> None:
@@ -29,67 +26,14 @@ class ModelSubject:
             sliding_window=True, sink_tokens=True, overlapped_steps=True, permute=True, batch=True,
         )  # fmt: skip
 
-    def _run(self, operation: Operation) -> Outcome:
-        self.state, (outcome,) = apply(self.state, operation, self.choices)
-        return outcome
-
-    def admit(
-        self, request: RequestId, tokens: Sequence[Token], namespace: Namespace = "", reserve: int | None = None
-    ) -> Outcome:
-        return self._run(Admit(request, tuple(tokens), namespace, reserve))
-
-    def reserve(self, request: RequestId, length: int) -> Outcome:
-        return self._run(Reserve(request, length))
-
-    def append(self, request: RequestId, tokens: Sequence[Token]) -> Outcome:
-        return self._run(Append(request, tuple(tokens)))
-
-    def commit(self, request: RequestId, computed: int) -> Outcome:
-        return self._run(Commit(request, computed))
-
-    def fork(self, parent: RequestId, child: RequestId) -> Outcome:
-        return self._run(Fork(parent, child))
-
-    def truncate(self, request: RequestId, length: int) -> Outcome:
-        return self._run(Truncate(request, length))
-
-    def free(self, request: RequestId) -> Outcome:
-        return self._run(Free(request))
-
-    def preempt(self, request: RequestId, mode: PreemptMode = "recompute") -> Outcome:
-        return self._run(Preempt(request, mode))
-
-    def resume(self, request: RequestId) -> Outcome:
-        return self._run(Resume(request))
-
-    def lookup(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
-        return self._run(Lookup(tuple(tokens), namespace))
-
-    def pin(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
-        return self._run(Pin(tuple(tokens), namespace))
-
-    def unpin(self, tokens: Sequence[Token], namespace: Namespace = "") -> Outcome:
-        return self._run(Unpin(tuple(tokens), namespace))
-
-    def evict(self, blocks: int) -> Outcome:
-        return self._run(Evict(blocks))
-
-    def reset_prefix_index(self) -> Outcome:
-        return self._run(ResetPrefixIndex())
-
-    def begin_step(self, step: StepId) -> Outcome:
-        return self._run(BeginStep(step))
-
-    def end_step(self, step: StepId) -> Outcome:
-        return self._run(EndStep(step))
+    def run(self, operation: Operation) -> Sequence[Outcome]:
+        """What the specification answers."""
+        self.state, outcomes = apply(self.state, operation, self.choices)
+        return outcomes
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
         self.state, outcome = permute(self.state, new_block)
         return outcome
-
-    def batch(self, rows: Sequence[Row]) -> Sequence[Outcome]:
-        self.state, outcomes = apply(self.state, Batch(tuple(rows)), self.choices)
-        return outcomes
 
     def observe(self, requests: Sequence[RequestId] | None = None) -> Snapshot:
         known = {k: r for k, r in self.state.requests.items() if requests is None or k in requests}

@@ -3,7 +3,8 @@
 Uniform programs rarely get anywhere deep. So each program draws its own pool, small enough to run out, and its own
 *subset* of operations. "swarm" switches kinds off at random, because what is present hides what its absence shows. The
 named subsets are the combinations that block managers are known to get wrong; each has a share of the programs that
-does not shrink as operations are added. In half of the programs nothing is freed, so that the pool stays exhausted.
+does not shrink as operations are added, and the first programs of a run go through all of them. In half of the programs
+nothing is freed, so that the pool stays exhausted.
 """
 
 from collections.abc import Mapping
@@ -54,13 +55,22 @@ SUBSETS: Final[Mapping[str, Subset]] = {
 }
 
 
+NAMESPACES: Final = (
+    ("", "other"), ("lora=a", "user=a"), ("lora=a id=1", "lora=a id=2"), ("lora=a load=1", "lora=a load=2"),
+    ("a|bc", "ab|c"),
+)  # fmt: skip
+"""Two that are not the same, and that are easily taken to be: without the kind of a name, its number, a separator."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """One program's pool, the subset that it is about, and the weight of each kind of operation."""
+    """One program's pool, the subset that it is about, the weight of each kind of operation, and its namespaces."""
 
     config: Config
     subset: str
     weights: Mapping[str, int]
+    namespaces: tuple[str, str] = NAMESPACES[0]
+    """Most texts are in the first; now and then one goes over to the other."""
 
 
 def small(factory: SubjectFactory, num_blocks: int = 4) -> BlockManagerSubject:
@@ -82,13 +92,22 @@ def allows(capabilities: Capabilities, kind: str) -> bool:
     return not NEEDS[kind] or any(getattr(capabilities, need) for need in NEEDS[kind].split())
 
 
-def draw_plan(chooser: Chooser, capabilities: Capabilities) -> Plan:
-    """A pool and weights within the capabilities."""
-    names = [name for name, subset in SUBSETS.items() for _ in range(subset.share)]
-    name = pick(chooser, names)
-    if SUBSETS[name].needs and not getattr(capabilities, SUBSETS[name].needs):
-        name = "swarm"
-    return Plan(_config(chooser, capabilities, name), name, _weights(chooser, capabilities, name))
+def subsets_for(capabilities: Capabilities) -> list[str]:
+    """The subsets that a subject with these capabilities can have."""
+    return [name for name, subset in SUBSETS.items() if not subset.needs or getattr(capabilities, subset.needs)]
+
+
+def draw_plan(chooser: Chooser, capabilities: Capabilities, number: int | None = None) -> Plan:
+    """A pool and weights within the capabilities. By its `number` in a run a program is about a certain subset, if it
+    is one of the first."""
+    possible = subsets_for(capabilities)
+    if number is not None and number < len(possible):
+        name = possible[number]
+    else:
+        name = pick(chooser, [name for name, subset in SUBSETS.items() for _ in range(subset.share)])
+        name = name if name in possible else "swarm"
+    config, weights = _config(chooser, capabilities, name), _weights(chooser, capabilities, name)
+    return Plan(config, name, weights, pick(chooser, NAMESPACES))
 
 
 def _config(chooser: Chooser, capabilities: Capabilities, subset: str) -> Config:

@@ -89,18 +89,22 @@ class Programmer:
     def known_text(self, state: State) -> Identity:
         """The beginning of a text that was seen before, in its namespace or sometimes in another one."""
         known = [*state.entries.values(), *(Identity(r.namespace, r.tokens) for r in state.requests.values())]
+        first, second = self.plan.namespaces
         if not known:
-            return Identity("", ())
+            return Identity(first, ())
         namespace, tokens = pick(self.chooser, known)
         kept = len(tokens)
         if chance(self.chooser, 1, 2):
             kept = near_boundary(self.chooser, state.config.block_size, 0, kept)
-        return Identity("other" if chance(self.chooser, 1, 8) else namespace, tokens[:kept])
+        if chance(self.chooser, 1, 8):
+            namespace = first if namespace == second else second
+        return Identity(namespace, tokens[:kept])
 
     def prompt(self, state: State) -> tuple[tuple[Token, ...], Namespace]:
         """At least one token. Mostly what was seen before, with something new at its end."""
         bs, blocks = state.config.block_size, state.config.num_blocks
-        namespace, known = self.known_text(state) if chance(self.chooser, 3, 4) else Identity("", ())
+        new_text = Identity(self.plan.namespaces[0], ())
+        namespace, known = self.known_text(state) if chance(self.chooser, 3, 4) else new_text
         most = bs * blocks + 1 if chance(self.chooser, 1, 16) else bs * min(4, blocks - blocks // 2)
         new = near_boundary(self.chooser, bs, 0, max(0, most - len(known)))
         return (known + text(self.chooser, new)) or (0,), namespace
@@ -195,8 +199,6 @@ def _fork(self: Programmer, state: State) -> Operation | None:
     child = self.unused(state)
     if child is None or (available(state) == 0 and chance(self.chooser, 1, 2)):
         return None
-    if chance(self.chooser, 1, 2):  # one whose last block the first to append has to copy
-        ready = [name for name in ready if state.requests[name].length % state.config.block_size] or ready
     return Fork(pick(self.chooser, ready), child) if ready else _commit(self, state)
 
 

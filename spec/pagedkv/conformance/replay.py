@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.shrinking import finish, required
+from pagedkv.conformance.in_time import in_time
+from pagedkv.conformance.shrinking import finish, missing
 from pagedkv.spec import Batch, Config, Fork, Misuse, Ok, Operation, Outcome, Refused, State, available
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 from pagedkv.spec.trace import Line, Trace, mismatches
@@ -58,7 +59,8 @@ def replay(trace: Trace, factory: SubjectFactory, *, touched_only: bool = False)
         for number, line in enumerate(trace.lines, start=2):
             at_line = line.number or number
             operations += len(line.op.rows) if isinstance(line.op, Batch) else 1
-            outcomes = differential.step(line.op)
+            with in_time(line.op):
+                outcomes = differential.step(line.op)
             if wrong := _unexpected(line, outcomes, differential):
                 return report("violation", "the trace's expectation", "; ".join(wrong))
         at_line = None
@@ -79,11 +81,10 @@ def _not_applicable(trace: Trace, factory: SubjectFactory, config: Config) -> st
             raise
         return f"the subject cannot be made with the options of the trace: {misuse}"
     can = subject.capabilities
-    needs = required(config, [line.op for line in trace.lines])
-    needed = {*trace.header.requires, *needs} - {"prefix_cache", "dedup"}  # options that most traces do not turn on
-    missing = sorted(name for name in needed | {*trace.header.requires} if not getattr(can, name, False))
-    if missing:
-        return f"the subject does not declare {', '.join(missing)}"
+    lacks = {*missing(config, [line.op for line in trace.lines], can)}
+    lacks |= {name for name in trace.header.requires if not getattr(can, name, False)}
+    if lacks:
+        return f"the subject does not declare {', '.join(sorted(lacks))}"
     for option in ("publish", "dedup"):
         if getattr(config, option) != getattr(can, option):
             return f"{option} is {getattr(config, option)!r}, the subject has {getattr(can, option)!r}"

@@ -1,103 +1,166 @@
-"""Running a program that is given, and making one that fails short.
+"""Running a program that is given, and making one that fails minimal.
 
-The shorter program must break the same law, so that what is reported is what was found. Operations are dropped in
-chunks that halve, then rows of batches, then tokens; there is no other cleverness, and none is needed for a program of
-a few dozen operations.
+A failure is a pool, a program and the law that it breaks. `minimise` takes away what is not needed: operations in
+chunks that halve, then one thing at a time, as `shrinking_steps` lists them (an operation, a row, a request, a token, a
+block of the pool, an option, a name), until no single one can go.
+
+What is kept is the *law*, not the place: a shorter program that breaks the same law earlier, or elsewhere, is taken as
+the same fault, since the place moves with everything that is left out; where the subject raised something, it has to
+raise the same type again. A program that breaks another law first is not taken, even if it is shorter: what is reported
+is what was found. So of two faults that break one law the simpler one is reported, and the other once that is repaired.
+
+The same failure is always made minimal in the same way, as long as `attempts` and not the time are what ends it.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance.driver import Differential, Violation
+from pagedkv.conformance.in_time import in_time
 from pagedkv.conformance.programs import may_follow, waiting
+from pagedkv.conformance.shrinking_steps import Cost, cost, single_steps
 from pagedkv.spec import (
-    Admit, Append, Batch, BeginStep, Commit, Config, Evict, Fork, Lookup, Operation, Permute, Pin, Preempt, Reserve,
+    Admit, Batch, BeginStep, Commit, Config, Evict, Fork, Lookup, Operation, Permute, Pin, Preempt, Reserve,
     ResetPrefixIndex, Truncate, Unpin,
 )  # fmt: skip
-from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Header, Line, Trace
 
 Program: TypeAlias = tuple[Operation, ...]
 
+ATTEMPTS: Final = 6_000
+"""Programs that `minimise` runs at most."""
+BUDGET_S: Final = 30.0
+"""Seconds that it takes at most."""
+LIMIT_OF_AN_ATTEMPT_S: Final = 1.0
+"""Seconds of computing that an operation of it may take: what fails otherwise may hang when it is shorter."""
+
 
 class Failure(NamedTuple):
-    """A program whose last operation, or whose end, breaks a law."""
+    """A pool, and a program whose last operation, or whose end, breaks a law on it."""
 
+    config: Config
     program: Program
     violation: Violation
 
 
-def finish(differential: Differential) -> None:
+def finish(differential: Differential, *, limit_s: float | None = None) -> None:
     """The end of a program: what is planned is computed, then the drain rule."""
-    for request, length in waiting(differential.state).items():
-        differential.step(Commit(request, length))
-    differential.finish()
+    with in_time(None, limit_s):
+        for request, length in waiting(differential.state).items():
+            differential.step(Commit(request, length))
+        differential.finish()
 
 
-def attempt(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Failure | None:
-    """Run a program to its end. None if all laws held, or if no engine would run it so."""
-    differential = Differential(factory, config)
+def attempt(
+    factory: SubjectFactory, config: Config, program: Sequence[Operation], *, limit_s: float | None = None
+) -> Failure | None:
+    """Run a program to its end. None if all laws held, or if no engine would run it so, or not on this subject."""
+    try:
+        differential = Differential(factory, config)
+    except Exception:  # a pool that this subject cannot be made with
+        return None
+    if missing(config, program, differential.capabilities):
+        return None
     try:
         for operation in program:
             if not may_follow(differential.state, operation):
                 return None
-            differential.step(operation)
-        finish(differential)
+            with in_time(operation, limit_s):
+                differential.step(operation)
+        finish(differential, limit_s=limit_s)
     except Violation as violation:
-        return Failure(tuple(differential.log), violation)
+        return Failure(config, tuple(differential.log), violation)
     return None
 
 
-def size(program: Program) -> tuple[int, int]:
-    """Operations, a batch being one more than its rows, and tokens."""
-    batches = [operation for operation in program if isinstance(operation, Batch)]
-    rows = [*(row for batch in batches for row in batch.rows), *program]
-    return len(rows), sum(len(getattr(row, "tokens", ())) for row in rows)
+def minimise(
+    factory: SubjectFactory, failure: Failure, *, attempts: int = ATTEMPTS, budget_s: float = BUDGET_S,
+    excuse: Callable[[Failure], bool] | None = None,
+) -> Failure:  # fmt: skip
+    """A program that breaks the same law, and of which nothing can be left out or made simpler on its own.
+
+    What `excuse` knows (`known.Excuse`) is another fault, and not taken. Stops early after `attempts` programs, or
+    after `budget_s` seconds: then something may be left that could go.
+    """
+    return Shrinker(factory, failure, attempts, budget_s, excuse).minimal()
 
 
-def minimise(factory: SubjectFactory, config: Config, failure: Failure, *, budget_s: float = 20.0) -> Failure:
-    """A program, no longer than the one given, that breaks the same law. Stops after `budget_s` seconds."""
-    until = time.perf_counter() + budget_s
+class Shrinker:
+    """The simplest failure so far, and what has been tried: on some subjects an attempt is a process started."""
 
-    def better(candidate: Program) -> Failure | None:
-        found = attempt(factory, config, candidate) if time.perf_counter() < until else None
-        same = found and found.violation.law == failure.violation.law
-        return found if found and same and size(found.program) < size(failure.program) else None
+    def __init__(
+        self, factory: SubjectFactory, failure: Failure, attempts: int, budget_s: float,
+        excuse: Callable[[Failure], bool] | None = None,
+    ) -> None:  # fmt: skip
+        self.factory, self.failure, self.left, self.excuse = factory, failure, attempts, excuse
+        self.until = time.perf_counter() + budget_s
+        self.tried: set[tuple[Config, Program]] = set()
 
-    previous = None
-    while failure is not previous:
-        previous = failure
-        chunk = max(1, len(failure.program) // 2)
+    def minimal(self) -> Failure:
+        """Until nothing can go, or a budget is spent."""
+        self.chunks()
+        while self.round():
+            pass
+        return self.failure
+
+    def chunks(self) -> None:
+        """Leave out half of the operations, quarters, and so on down to single ones, from the end backwards."""
+        chunk = len(self.failure.program) // 2
         while chunk:
-            start = len(failure.program) - chunk
+            start = len(self.failure.program) - chunk
             while start >= 0:
-                failure = better(failure.program[:start] + failure.program[start + chunk :]) or failure
-                start = min(start, len(failure.program)) - chunk
+                config, program, _ = self.failure
+                self.simpler(config, program[:start] + program[start + chunk :])
+                start = min(start, len(self.failure.program)) - chunk
             chunk //= 2
-        while found := next(filter(None, map(better, _simplified(failure.program))), None):
-            failure = found
-    return failure
+
+    def round(self) -> bool:
+        """Try every single step once; whether any was taken. After one that was, go on at its place in the list."""
+        place, taken = 0, False
+        steps = self.steps(place)
+        while (candidate := next(steps, None)) and not self.exhausted():
+            if self.simpler(*candidate):
+                taken, steps = True, self.steps(place)
+            else:
+                place += 1
+        return taken
+
+    def steps(self, place: int) -> Iterator[tuple[Config, Program]]:
+        return islice(single_steps(self.failure.config, self.failure.program), place, None)
+
+    def exhausted(self) -> bool:
+        return self.left <= 0 or time.perf_counter() > self.until
+
+    def simpler(self, config: Config, program: Program) -> bool:
+        """Take a program if it is new, breaks the same law, and what ran of it is simpler."""
+        if (config, program) in self.tried or self.exhausted():
+            return False
+        self.tried.add((config, program))
+        self.left -= 1
+        found = attempt(self.factory, config, program, limit_s=LIMIT_OF_AN_ATTEMPT_S)
+        taken = found is not None and is_simpler(found, self.failure) and not (self.excuse and self.excuse(found))
+        if found and taken:
+            self.failure = found
+        return taken
 
 
-def _simplified(program: Program) -> Iterator[Program]:
-    for i, operation in enumerate(program):
-        for simpler in _simpler(operation):
-            yield (*program[:i], simpler, *program[i + 1 :])
+def is_simpler(one: Failure, other: Failure) -> bool:
+    """Whether one is the same fault as the other and costs less."""
+    return fault(one.violation) == fault(other.violation) and cost_of(one) < cost_of(other)
 
 
-def _simpler(operation: Operation) -> Iterator[Operation]:
-    match operation:
-        case Batch(rows):
-            yield from rows
-            yield from (Batch(rows[:i] + rows[i + 1 :]) for i in range(len(rows)) if len(rows) > 2)
-            for i, row in enumerate(rows):
-                less: Iterator[Any] = _simpler(row)
-                yield from (Batch((*rows[:i], simpler, *rows[i + 1 :])) for simpler in less)
-        case Admit(_, tokens) | Append(_, tokens) | Lookup(tokens) | Pin(tokens):
-            fewer = (tokens[: len(tokens) // 2], tokens[:-1]) if len(tokens) > 1 else ()
-            yield from (replace(operation, tokens=less) for less in dict.fromkeys(fewer))
+def fault(violation: Violation) -> tuple[str, str]:
+    """What stays the same: the law, and the type of the exception that broke it, if one did."""
+    cause = violation.__cause__
+    return violation.law, "" if cause is None else type(cause).__name__
+
+
+def cost_of(failure: Failure) -> Cost:
+    """How much there is to read in a failure."""
+    return cost(failure.config, failure.program)
 
 
 _REQUIRED: Final[tuple[tuple[type, str], ...]] = (
@@ -118,8 +181,14 @@ def required(config: Config, program: Sequence[Operation]) -> tuple[str, ...]:
     return tuple(sorted(needs | {name for name in options if getattr(config, name) not in (False, None)}))
 
 
-def trace_of(config: Config, failure: Failure) -> Trace:
+def missing(config: Config, program: Sequence[Operation], can: Capabilities) -> list[str]:
+    """What a program requires and a subject does not declare, but for options that most programs do not turn on."""
+    needed = set(required(config, program)) - {"prefix_cache", "dedup"}
+    return sorted(name for name in needed if not getattr(can, name, False))
+
+
+def trace_of(failure: Failure) -> Trace:
     """The failing program as a trace that says what it breaks."""
-    note = f"{failure.violation.law}: {failure.violation.detail}"
-    header = Header.of(config, requires=required(config, failure.program), note=note)
-    return Trace(header, tuple(Line(operation) for operation in failure.program))
+    config, program, violation = failure
+    header = Header.of(config, requires=required(config, program), note=f"{violation.law}: {violation.detail}")
+    return Trace(header, tuple(Line(operation) for operation in program))

@@ -113,8 +113,8 @@ def steps(state: State) -> Iterator[Move]:
             yield (Fork(request, spare),)
     if spare:
         yield from (_admit(spare, (0,) * length) for length in (1, 2))
-    yield from ((BeginStep(step),) for step in ("x", "y"))
-    yield from ((EndStep(step),) for step in ("x", "y"))
+    yield from ((BeginStep(step),) for step in ("s0", "s1"))
+    yield from ((EndStep(step),) for step in ("s0", "s1"))
 
 
 def swap(state: State) -> Iterator[Move]:

@@ -1,4 +1,4 @@
-"""Subjects by name: the built-in ones, and anybody's as `module:factory`.
+"""Subjects by name: the built-in ones, anybody's as `module:factory`, and those in a process of their own.
 
 They are imported when they are asked for, so that the kit itself depends on no implementation.
 """
@@ -16,22 +16,34 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "device": "pagedkv.optimized.device.subject:DeviceSubject",
 }
 """What each name stands for."""
+FORMS: Final = f"{', '.join(BUILT_IN)}, module:factory, process: before one of these, or command: before a program"
 
 
-def subject(name: str) -> SubjectFactory:
-    """The factory behind a built-in name or `module:factory`; an attribute of an attribute is written with a dot.
+def subject(name: str, *, limit_s: float | None = None) -> SubjectFactory:
+    """The factory behind a name; an attribute of an attribute is written with a dot.
+
+    * `reference`, `optimized`, `device`, and `module:factory`: in this process.
+    * `process:optimized`, `process:module:factory`: in a Python process of its own.
+    * `command:./my_subject --flag`: a program that speaks the protocol (`docs/protocol.md`).
+
+    `limit_s`: seconds that an operation may take, 10 if not given. Only what runs in a process of its own has a limit.
 
     >>> from pagedkv.spec import Config
     >>> subject("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
     True
-    >>> subject("nobody")
+    >>> subject("nobody")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    pagedkv.spec.misuse.Misuse: subject='nobody' is not allowed: expected reference, optimized, device or module:factory
+    pagedkv.spec.misuse.Misuse: subject='nobody' is not allowed: expected reference, optimized, device, ...
     """
+    kind, _, rest = name.partition(":")
+    if kind in ("process", "command"):
+        return _remote(kind, rest, limit_s)
+    if limit_s is not None:
+        raise Misuse("limit_s", limit_s, f"a subject in a process of its own, which {name} is not: process:{name}")
     module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
     if not (module_name and colon and attribute):
-        raise Misuse("subject", name, f"{', '.join(BUILT_IN)} or module:factory")
+        raise Misuse("subject", name, FORMS)
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -44,3 +56,13 @@ def subject(name: str) -> SubjectFactory:
         raise Misuse("subject", name, f"a function or class in {module_name} that makes a subject from a Config")
     factory: SubjectFactory = found
     return factory
+
+
+def _remote(kind: str, rest: str, limit_s: float | None) -> SubjectFactory:
+    from pagedkv.conformance import remote  # noqa: PLC0415  # needs a POSIX system
+
+    if kind == "command":
+        return remote.command(rest, limit_s=limit_s)
+    if rest not in BUILT_IN and not all(rest.partition(":")):
+        raise Misuse("subject", f"process:{rest}", FORMS)
+    return remote.python(rest, limit_s=limit_s)

@@ -1,78 +1,87 @@
 """Visit every reachable state of small pools, up to symmetry, and make every transition on the subject.
 
 Without --slice all slices are visited that the subject's capabilities allow. Exit code 1 at a violation; its program
-is written as a trace.
+is made minimal and written as a trace.
 """
 
 import argparse
 from typing import Any
 
+from pagedkv.cli import options
 from pagedkv.cli.inputs import aside, natural, positive, print_json, progress, subject_factory
-from pagedkv.cli.report import check_writable, columns, trace_line, write_failure
+from pagedkv.cli.report import check_writable, columns, trace_line, trace_lines, write_trace
 from pagedkv.conformance.exhaustive import SliceReport
 from pagedkv.conformance.exhaustive import run as visit
 from pagedkv.conformance.exhaustive import slices_for
-from pagedkv.conformance.shrinking import Failure
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.known import Excuse
 from pagedkv.conformance.plans import small
+from pagedkv.conformance.shrinking import Failure, minimise, trace_of
+from pagedkv.conformance.slices import SLICES
+from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.trace import load
 
 HELP = "visit every state of small pools"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument("--subject", default="optimized", metavar="NAME|module:factory", help="default: optimized")
+    options.add_subject(parser)
     parser.add_argument("--slice", action="append", choices=sorted(SLICES), help="may be given more than once")
     parser.add_argument("--max-states", type=positive, help="stop a slice early: a sample, not a proof")
     parser.add_argument("--seed", type=natural, default=0, help="of the relabellings")
-    parser.add_argument("--out", default="failures", metavar="DIR", help="for the trace of a violation")
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    options.add_failures(parser, minimize=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
-    factory = subject_factory(arguments.subject)
+    factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
+    known = options.known_failures(arguments)
     check_writable(arguments.out)
     with aside():
         capabilities = small(factory, 2).capabilities
-    names = arguments.slice or [part.name for part in slices_for(capabilities)]
+        changed = options.changes(known, factory)
+    names, excuse = arguments.slice or [part.name for part in slices_for(capabilities)], Excuse(known, factory)
     results = []
     for name in names:
         progress(f"exhaust {name} ...")
         with aside():
-            report = visit(factory, name, seed=arguments.seed, max_states=arguments.max_states, progress=None)
-        results.append(slice_data(report, arguments.out))
+            report = visit(factory, name, seed=arguments.seed, max_states=arguments.max_states, excuse=excuse)
+            results.append(slice_data(report, arguments.out, factory if arguments.minimize else None))
         if report.violation:
             break
-    holds = all(result["holds"] for result in results)
+    holds = all(result["holds"] for result in results) and not changed
     if arguments.json:
-        print_json({"subject": arguments.subject, "holds": holds, "slices": results})
+        document = {"subject": arguments.subject, "holds": holds, "known_failures_changed": changed}
+        print_json({**document, "slices": results})
     else:
-        print("\n".join(slice_lines(results)))
+        known_lines = options.known_line(known, changed, excuse.counts.total(), "transitions")
+        print("\n".join([*slice_lines(results, arguments.subject), *known_lines]))
     return int(not holds)
 
 
-def slice_data(report: SliceReport, out: str) -> dict[str, Any]:
-    """One slice as plain values; a violation is written to `out`."""
+def slice_data(report: SliceReport, out: str, minimiser: SubjectFactory | None = None) -> dict[str, Any]:
+    """One slice as plain values; a violation is written to `out`, made minimal on the subject if it is given."""
     data: dict[str, Any] = {
         "slice": report.name,
         "holds": report.violation is None,
         "states": report.states,
         "transitions": report.transitions,
         "refused": report.refused,
+        "excused": report.excused,
         "elapsed_s": round(report.seconds, 3),
     }
     if report.violation:
-        failure = Failure(report.path, report.violation)
+        failure = Failure(SLICES[report.name].config, report.path, report.violation)
+        failure = minimise(minimiser, failure) if minimiser else failure
         data |= {
-            "law": report.violation.law,
-            "detail": report.violation.detail,
-            "trace": write_failure(out, f"exhaust-{report.name}", SLICES[report.name].config, failure),
+            "law": failure.violation.law,
+            "detail": failure.violation.detail,
+            "trace": write_trace(out, f"exhaust-{report.name}", trace_of(failure)),
         }
     return data
 
 
-def slice_lines(results: list[dict[str, Any]]) -> list[str]:
+def slice_lines(results: list[dict[str, Any]], subject: str = "") -> list[str]:
     """The table of slices, and what was violated."""
     rows: list[tuple[object, ...]] = [("slice", "states", "transitions", "refused", "seconds")]
     rows += [(r["slice"], r["states"], r["transitions"], r["refused"], round(r["elapsed_s"], 1)) for r in results]
@@ -80,5 +89,7 @@ def slice_lines(results: list[dict[str, Any]]) -> list[str]:
     for result in results:
         if not result["holds"]:
             lines.append(f"VIOLATED in {result['slice']}: {result['law']}: {result['detail']}")
-            lines.append(trace_line(result["trace"]))
+            lines += (
+                trace_lines(result["trace"], load(result["trace"]), subject) if result["trace"] else [trace_line(None)]
+            )
     return lines

@@ -1,17 +1,21 @@
 """Random programs on a subject, every operation held against the specification.
 
-Stops at the first violation, makes its program short and writes it as a trace. A capability that the subject declares
-and no program exercised is a violation, too: more programs or steps then help. Exit code 1 at either.
+Stops at the first violation, makes its program minimal and writes it as a trace. A capability that the subject declares
+and no program exercised is a violation, too, once so much was run that one should have. Exit code 1 at either.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from pagedkv.cli.inputs import aside, natural, positive, print_json, progress, subject_factory
-from pagedkv.cli.report import check_writable, columns, trace_line, write_trace
-from pagedkv.conformance.fuzz import FuzzReport
+from pagedkv.cli import options
+from pagedkv.cli.inputs import aside, print_json, progress, subject_factory
+from pagedkv.cli.report import check_writable, columns, trace_lines, write_trace
+from pagedkv.conformance.counting import PLACES
+from pagedkv.conformance.fuzz import ENOUGH, FuzzReport
 from pagedkv.conformance.fuzz import run as fuzz
+from pagedkv.conformance.known import Excuse
+from pagedkv.conformance.measures import Reached, reached, scopes_for
 from pagedkv.spec.subject import SubjectFactory
 
 HELP = "random programs on a subject"
@@ -21,68 +25,121 @@ EVERY_PROGRAMS = 100
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument("--subject", default="optimized", metavar="NAME|module:factory", help="default: optimized")
-    parser.add_argument("--programs", type=positive, default=500, help="how many (default: 500)")
-    parser.add_argument("--steps", type=positive, default=60, help="operations in each (default: 60)")
-    parser.add_argument("--seed", type=natural, default=0, help="draws the programs")
-    parser.add_argument("--out", default="failures", metavar="DIR", help="for the trace of a violation")
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
+    options.add_subject(parser)
+    options.add_budget(parser)
+    options.add_failures(parser, minimize=True)
+    parser.add_argument(
+        "--states", action="store_true",
+        help="afterwards as many programs in the pool of each slice: how many of its states do they reach?",
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
+    programs, steps = options.budget(arguments)
 
-    def tell(programs: int, operations: int) -> None:
-        if programs % EVERY_PROGRAMS == 0:
-            progress(f"fuzz: {programs} of {arguments.programs} programs, {operations:,} operations")
+    def tell(done: int, operations: int) -> None:
+        if done % EVERY_PROGRAMS == 0:
+            progress(f"fuzz: {done} of {programs} programs, {operations:,} operations")
 
-    factory = subject_factory(arguments.subject)
+    factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
+    known = options.known_failures(arguments)
     check_writable(arguments.out)
-    report = run_programs(factory, arguments.seed, arguments.programs, arguments.steps, arguments.out, tell)
+    with aside():
+        changed = options.changes(known, factory)
+    report = run_programs(
+        factory, arguments.seed, programs, steps, arguments.out, tell,
+        minimal=arguments.minimize, excuse=Excuse(known, factory),
+    )  # fmt: skip
+    states = _states(factory, arguments.seed, programs, steps) if arguments.states and not report.violation else []
+    holds = report.holds and not changed
     if arguments.json:
-        print_json({"subject": arguments.subject, **report.as_json()})
+        document = {"subject": arguments.subject, **report.as_json(), "known_failures_changed": changed}
+        print_json({**document, "states": [vars(each) for each in states], "holds": holds})
     else:
-        print("\n".join(report_lines(report)))
-    return int(not report.holds)
+        known_lines = options.known_line(known, changed, report.excused, "programs")
+        print("\n".join([*report_lines(report, arguments.subject), *known_lines, *state_lines(states)]))
+    return int(not holds)
 
 
 def run_programs(
-    factory: SubjectFactory, seed: int, programs: int, steps: int, out: str, tell: Callable[[int, int], None]
-) -> FuzzReport:
+    factory: SubjectFactory, seed: int, programs: int, steps: int, out: str, tell: Callable[[int, int], None],
+    *, minimal: bool = True, excuse: Excuse | None = None,
+) -> FuzzReport:  # fmt: skip
     """Run random programs; a violation is written to `out`, if that can be written to."""
     with aside():
-        report = fuzz(factory, seed=seed, programs=programs, steps=steps, progress=tell)
+        report = fuzz(factory, seed=seed, programs=programs, steps=steps, minimal=minimal, excuse=excuse, progress=tell)
     if found := report.violation:
         path = write_trace(out, f"fuzz-{seed}-{found.program}", found.trace)
         report = replace(report, violation=replace(found, path=path))
     return report
 
 
-def report_lines(report: FuzzReport) -> list[str]:
+def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> list[Reached]:
+    found = []
+    for name in scopes_for(factory):
+        progress(f"states of {name} ...")
+        with aside():
+            found.append(reached(factory, name, seed=seed, programs=programs, steps=steps))
+    return found
+
+
+def report_lines(report: FuzzReport, subject: str = "") -> list[str]:
     """What ran, by outcome, what it exercised, and what was violated."""
     speed = f"{report.steps_per_second:,.0f} a second"
     lines = [f"{report.programs:,} programs of {report.steps:,} operations, {speed}, seed {report.seed}"]
-    kinds = sorted(report.operations, key=lambda kind: -sum(report.operations[kind].values()))
-    half = -(-len(kinds) // 2)
-    head = ("operation", "ok", "refused", "misuse")
-    rows: list[tuple[object, ...]] = [(*head, "   operation", *head[1:])]
-    for left, right in zip(kinds[:half], [*kinds[half:], ""][:half], strict=True):
-        counts = [report.operations.get(kind, {}).get(outcome, 0) for kind in (left, right) for outcome in head[1:]]
-        rows.append((left, *counts[:3], f"   {right}", *counts[3:]))
-    lines += columns(rows)
+    lines += _outcomes(report.operations)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in report.refusals.items())
     lines.append(f"refusals by reason: {reasons or 'none'}")
     lines.append(
         f"copy-on-writes {report.copy_on_writes:,}, preemptions {report.preemptions:,} (by swap {report.swaps:,}),"
         f" evictions {report.evictions:,}, prefix hits {report.hits:,}, most owners of a block {report.share_depth_max}"
     )
+    lines += _depths(report)
     if report.undeclared:
         lines.append(f"not tested, because the subject does not declare it: {', '.join(report.undeclared)}")
-    if report.violation:
-        lines.append(
-            f"VIOLATED in program {report.violation.program}: {report.violation.law}: {report.violation.detail}"
-        )
-        lines.append(f"{trace_line(report.violation.path)} ({len(report.violation.trace.lines)} operations)")
-    elif report.not_exercised:
-        lines.append(f"VIOLATED: declared, but exercised by no program: {', '.join(report.not_exercised)}")
+    idle = ", ".join(report.not_exercised)
+    if found := report.violation:
+        lines.append(f"VIOLATED in program {found.program}: {found.law}: {found.detail}")
+        lines += trace_lines(found.path, found.trace, subject)
+    elif idle and report.enough:
+        lines.append(f"VIOLATED: declared, but exercised by no program: {idle}")
+    elif idle:
+        lines.append(f"not exercised yet, in fewer than {ENOUGH:,} operations: {idle}")
     return lines
+
+
+def _outcomes(operations: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Operations by kind and outcome, in two halves beside each other."""
+    kinds = sorted(operations, key=lambda kind: -sum(operations[kind].values()))
+    half = -(-len(kinds) // 2)
+    head = ("operation", "ok", "refused", "misuse")
+    rows: list[tuple[object, ...]] = [(*head, "   operation", *head[1:])]
+    for left, right in zip(kinds[:half], [*kinds[half:], ""][:half], strict=True):
+        counts = [operations.get(kind, {}).get(outcome, 0) for kind in (left, right) for outcome in head[1:]]
+        rows.append((left, *counts[:3], f"   {right}", *counts[3:]))
+    return columns(rows)
+
+
+def _depths(report: FuzzReport) -> list[str]:
+    """How far the programs got."""
+
+    def histogram(counts: Mapping[int, int]) -> str:
+        return ", ".join(f"{depth}: {programs:,}" for depth, programs in counts.items())
+
+    lengths = []
+    for kind, counts in report.lengths.items():
+        total = max(1, sum(counts.values()))
+        lengths.append(f"{kind} {'/'.join(f'{100 * counts[place] / total:.0f}' for place in PLACES)}")
+    return [
+        f"lengths modulo the block size, in % {'/'.join(PLACES)}: {', '.join(lengths)}",
+        f"programs by most owners of a block: {histogram(report.share_depths)}",
+        f"programs by depth of their forks: {histogram(report.fork_depths)}; out of blocks: {report.exhausted:,}",
+    ]
+
+
+def state_lines(states: list[Reached]) -> list[str]:
+    """The states of each slice that random programs reached."""
+    rows: list[tuple[object, ...]] = [("slice", "states", "reached", "in %", "operations")]
+    rows += [(s.slice, s.states, s.reached, round(100 * s.reached / s.states), s.operations) for s in states]
+    return columns(rows) if states else []

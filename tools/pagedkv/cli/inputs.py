@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
+from pagedkv.conformance.driver import Violation
 from pagedkv.conformance.plans import small
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.spec import Config, Misuse
@@ -40,8 +41,8 @@ def read_trace(path: str) -> Trace:
         raise BadInput(f"trace {path!r} cannot be read: {error.strerror or error}") from error
 
 
-def subject_factory(name: str) -> SubjectFactory:
-    """The factory behind a built-in name, or behind `module:factory` (found from the working directory, too).
+def subject_factory(name: str, *, limit_s: float | None = None) -> SubjectFactory:
+    """The factory behind a name of `conformance.subjects` (modules are found from the working directory, too).
 
     It is called once with a small configuration, so that what is no subject is known at once. What it raises then and
     later is `BadInput`, which names the subject; `Misuse` remains, since a subject need not have every option.
@@ -53,7 +54,7 @@ def subject_factory(name: str) -> SubjectFactory:
         sys.path.insert(0, os.getcwd())
     try:
         with aside():
-            factory = find_subject(name)
+            factory = find_subject(name, limit_s=limit_s)
     except Misuse as misuse:
         raise BadInput(str(misuse)) from misuse
     except ImportError as error:
@@ -66,6 +67,9 @@ def subject_factory(name: str) -> SubjectFactory:
             return factory(config)
         except (Misuse, ImportError):
             raise
+        except Violation as failure:  # of its process
+            text = f"{failure.law}: {failure.detail}"
+            raise BadInput(f"subject {name!r} cannot be made from {config}: {text}") from failure
         except (Exception, SystemExit) as error:
             raise BadInput(f"subject {name!r} cannot be made from {config}: {error!r}") from error
 
@@ -100,6 +104,8 @@ def _check_subject(name: str, factory: SubjectFactory) -> None:
     except ImportError as error:
         raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
     except Misuse as misuse:
+        if misuse.argument == "subject":  # what its process says of the name
+            raise BadInput(str(misuse)) from misuse
         raise BadInput(f"subject {name!r} cannot be made, even without a prefix cache: {misuse}") from misuse
     except (Exception, SystemExit) as error:
         if isinstance(error, BadInput):

@@ -1,14 +1,21 @@
 """Replay traces on a subject, every operation held against the specification and against what the trace expects.
 
 All traces are read before the first runs. A trace that needs what the subject does not declare is "not applicable",
-which is no violation. Exit code 1 at a violation.
+which is no violation; if none applies, nothing was held, and the exit code is 2. Exit code 1 at a violation. With
+--minimize, what is not needed to break the law is left out, and the shorter trace is written to --out and printed.
 """
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pagedkv.cli.inputs import aside, print_json, progress, read_trace, subject_factory
+from pagedkv.cli import options
+from pagedkv.cli.inputs import BadInput, aside, print_json, progress, read_trace, subject_factory
+from pagedkv.cli.report import check_writable, trace_lines, write_trace
+from pagedkv.conformance.known import KnownFailure
 from pagedkv.conformance.replay import ReplayReport, replay
+from pagedkv.conformance.shrinking import attempt, minimise, trace_of
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace
@@ -19,29 +26,60 @@ HELP = "replay traces on a subject"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
     parser.add_argument("trace", nargs="+", metavar="TRACE", help="trace files")
-    parser.add_argument("--subject", default="optimized", metavar="NAME|module:factory", help="default: optimized")
+    options.add_subject(parser)
+    options.add_failures(parser, minimize=False)
     parser.add_argument(
         "--touched-only", action="store_true",
         help="compare after an operation what it touched, and everything at the end: for long traces",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the reports as JSON")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of one file."""
+
+    path: str
+    report: ReplayReport
+    pinned: KnownFailure | None = None
+    """The known failure that this trace is."""
+    minimal: Trace | None = None
+    minimal_path: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """A trace that is pinned has to fail as it is pinned, any other one must not fail."""
+        if self.pinned:
+            report, pinned = self.report, self.pinned
+            return report.verdict == "violation" and (report.at_line, report.law) == (pinned.line, pinned.law)
+        return self.report.verdict != "violation"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"trace": self.path, **self.report.as_json(), "holds": self.holds, "minimal": self.minimal_path}
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
-    factory = subject_factory(arguments.subject)
+    factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
+    known = options.known_failures(arguments)
     traces = {path: read_trace(path) for path in arguments.trace}
-    reports: dict[str, ReplayReport] = {}
+    if arguments.minimize:
+        check_writable(arguments.out)
+    results = []
     for path, trace in traces.items():
         progress(f"replay {path} ...")
-        reports[path] = replayed(trace, factory, arguments.touched_only)
-    holds = all(report.verdict != "violation" for report in reports.values())
+        report = replayed(trace, factory, arguments.touched_only)
+        result = Replayed(path, report, next((each for each in known if each.trace == trace), None))
+        if arguments.minimize and report.verdict == "violation":
+            result = _minimal(result, trace, factory, arguments.out)
+        results.append(result)
+    holds = all(result.holds for result in results)
     if arguments.json:
-        results: list[dict[str, Any]] = [{"trace": path, **report.as_json()} for path, report in reports.items()]
-        print_json({"subject": arguments.subject, "holds": holds, "traces": results})
+        print_json({"subject": arguments.subject, "holds": holds, "traces": [result.as_json() for result in results]})
     else:
-        for path, report in reports.items():
-            print(f"{path}: {_verdict(path, report)}")
+        print("\n".join(line for result in results for line in _lines(result, arguments)))
+    if all(result.report.verdict == "not applicable" for result in results):
+        raise BadInput(f"nothing was held: none of the traces applies to {arguments.subject!r}")
     return int(not holds)
 
 
@@ -54,10 +92,35 @@ def replayed(trace: Trace, factory: SubjectFactory, touched_only: bool) -> Repla
         return ReplayReport("not applicable", detail=f"the subject cannot be made: {misuse}")
 
 
-def _verdict(path: str, report: ReplayReport) -> str:
+def _minimal(result: Replayed, trace: Trace, factory: SubjectFactory, out: str) -> Replayed:
+    """With the minimal trace, unless it breaks no law: then it is the trace's own expectation that is not met."""
+    with aside():
+        failure = attempt(factory, trace.header.config(), [line.op for line in trace.lines])
+        if failure is None:
+            return result
+        minimal = trace_of(minimise(factory, failure))
+    path = write_trace(out, f"{Path(result.path).stem}-minimal", minimal)
+    return Replayed(result.path, result.report, result.pinned, minimal, path)
+
+
+def _lines(result: Replayed, arguments: argparse.Namespace) -> list[str]:
+    lines = [f"{result.path}: {_verdict(result)}"]
+    if result.minimal:
+        lines += trace_lines(result.minimal_path, result.minimal, arguments.subject)
+    elif arguments.minimize and result.report.verdict == "violation":
+        lines.append("  not made minimal: no law is broken, the trace expects something else than the specification")
+    return lines
+
+
+def _verdict(result: Replayed) -> str:
+    report, pinned = result.report, result.pinned
     if report.verdict == "not applicable":
         return f"not applicable: {report.detail}"
     if report.verdict == "holds":
-        return f"holds, {report.operations} operations"
-    place = f"{path}:{report.at_line}" if report.at_line else "after the last line"
-    return f"VIOLATED at {place}: {report.law}: {report.detail}"
+        told = f"holds, {report.operations} operations"
+        return f"VIOLATED: pinned as a known failure, and it {told}: remove its entry" if pinned else told
+    place = f"{result.path}:{report.at_line}" if report.at_line else "after the last line"
+    what = f"at {place}: {report.law}: {report.detail}"
+    if not pinned:
+        return f"VIOLATED {what}"
+    return f"fails as pinned, {what}" if result.holds else f"VIOLATED: pinned, but it fails {what}"

@@ -1,5 +1,6 @@
 """What the user reads: sections with a verdict each, as text and as JSON, and failures written as trace files."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -9,11 +10,13 @@ from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.shrinking import Failure, trace_of
-from pagedkv.spec import Config, Misuse
-from pagedkv.spec.trace import Trace, save
+from pagedkv.spec import Misuse
+from pagedkv.spec.trace import Trace, dumps, save
 
 Status: TypeAlias = Literal["holds", "violated", "not run"]
 WIDTH = 118
+SHOWN = 20
+"""Operations of a trace that are printed, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,27 @@ def write_trace(directory: str, name: str, trace: Trace) -> str | None:
     return str(path)
 
 
-def write_failure(directory: str, name: str, config: Config, failure: Failure) -> str | None:
+def write_failure(directory: str, name: str, failure: Failure) -> str | None:
     """Write a program that ends in a violation as a trace file; its path, or None as in `write_trace`."""
-    return write_trace(directory, name, trace_of(config, failure))
+    return write_trace(directory, name, trace_of(failure))
 
 
 def trace_line(path: str | None) -> str:
     """Where the trace of a violation is."""
     return f"  trace: {path or 'could not be written'}"
+
+
+def trace_lines(path: str | None, trace: Trace, subject: str = "") -> list[str]:
+    """Where the trace of a violation is, the trace itself, whose last line breaks the law, and what to do with it."""
+    count = len(trace.lines)
+    lines = [f"{trace_line(path)} ({count} operation{'s' * (count != 1)})"]
+    text = dumps(trace).splitlines()
+    for number, line in enumerate(text, start=1):
+        if number == 1 or number > len(text) - SHOWN:
+            lines.append(f"  {'>' if number == len(text) else ' '}{number:>3}  {line}")
+        elif number == 2:
+            lines.append(f"        … {len(text) - 1 - SHOWN} lines …")
+    if path:
+        lines.append(f"  draw it:   pagedkv explain {path}")
+        lines.append(f"  repeat it: pagedkv replay {path}{f' --subject {shlex.quote(subject)}' if subject else ''}")
+    return lines

@@ -40,7 +40,7 @@ def run(options: Options) -> Section:
     except Violation as violation:
         note = f"{violation.law}: {violation.detail}"
         program = tuple(checker.differential.log)
-        trace = write_failure(options.out, "workload", pool, Failure(program, violation))
+        trace = write_failure(options.out, "workload", Failure(pool, program, violation))
         lines = (f"VIOLATED after {len(program)} operations: {note}", trace_line(trace))
         return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
     finally:

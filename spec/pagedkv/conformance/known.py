@@ -1,0 +1,179 @@
+"""Known failures: traces that must fail, each at a stated line with a stated law, until somebody repairs the cause.
+
+They are pinned in a TOML file, whose paths are relative to it:
+
+    [[known]]
+    trace = "known/write_into_a_shared_block.jsonl"
+    line = 5                    # of the trace file; "end": it fails when the trace has ended, where all is freed
+    law = "refusal is required when need > available"
+    reason = "no copy-on-write before 2.0: https://…/issues/12"
+    subject = "mine:Allocator"  # optional: of this subject only, by the name under which it is run
+
+This is strict both ways: a pinned trace that holds, fails elsewhere or breaks another law is a failure of the run.
+Nothing is excused by chance. A random program is put down to a known failure (`Excuse`) if it breaks the same law and
+*needs every kind of operation* that the pinned trace needs: with the operations of any one of these kinds left out, it
+breaks the law no more. Then it is counted and passed over, so that the others are found; what breaks the same law in
+another way is reported as new.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pagedkv.conformance.replay import ReplayReport, replay
+from pagedkv.conformance.shrinking import Failure, Program, attempt
+from pagedkv.spec import Batch, Misuse, Operation
+from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.trace import Trace, load as load_trace
+from pagedkv.spec.trace_fields import NAMES
+
+KEYS: Final = ("trace", "line", "law", "reason")
+END: Final = "end"
+
+
+@dataclass(frozen=True)
+class KnownFailure:
+    """A trace that must fail, where and how."""
+
+    name: str
+    """The file of the trace, as it is written in the TOML file."""
+    trace: Trace
+    line: int | None
+    """The line of the trace file, its header being line 1; None: after the last."""
+    law: str
+    reason: str
+    """Why it is let be, for people."""
+    subject: str | None = None
+    """The name of the one subject that it is about; None: of all."""
+
+
+def load(path: str | Path) -> tuple[KnownFailure, ...]:
+    """The known failures of a TOML file. What it should not have is `Misuse`, in a trace `TraceError`."""
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Misuse("known_failures", str(path), f"a TOML file that can be read ({error})") from error
+    entries = document.get("known", [])
+    if set(document) - {"known"} or not isinstance(entries, list):
+        raise Misuse(f"{path}: keys", ", ".join(document), "[[known]] tables only")
+    return tuple(_read(file, number, entry) for number, entry in enumerate(entries, start=1))
+
+
+def _read(file: Path, number: int, entry: Any) -> KnownFailure:
+    where = f"{file}: known[{number}]"
+    if not isinstance(entry, dict) or not set(KEYS) <= set(entry) <= {*KEYS, "subject"}:
+        given = ", ".join(entry) if isinstance(entry, dict) else entry
+        raise Misuse(f"{where} keys", given, f"{', '.join(KEYS)} and perhaps subject")
+    for key in {*KEYS, "subject"} & set(entry) - {"line"}:
+        if not isinstance(entry[key], str) or not entry[key].strip():
+            raise Misuse(f"{where}.{key}", entry[key], "a text that is not empty")
+    line = entry["line"]
+    if line != END and (type(line) is not int or line < 2):
+        raise Misuse(f"{where}.line", line, f'the line of an operation, >= 2, or "{END}"')
+    try:
+        trace = load_trace(file.parent / entry["trace"])
+    except OSError as error:
+        raise Misuse(f"{where}.trace", entry["trace"], f"a file beside {file} ({error.strerror})") from error
+    at = None if line == END else line
+    return KnownFailure(entry["trace"], trace, at, entry["law"], entry["reason"], entry.get("subject"))
+
+
+def of_subject(known: Iterable[KnownFailure], name: str) -> tuple[KnownFailure, ...]:
+    """Those that are about the subject of this name."""
+    return tuple(each for each in known if each.subject in (None, name))
+
+
+def entry_for(trace: str, line: int | None, law: str) -> str:
+    """The lines that pin a failure, for whoever wants to."""
+    return f'[[known]]\ntrace = "{trace}"\nline = {line or f"{END!r}"}\nlaw = "{law}"\nreason = "…"'.replace("'", '"')
+
+
+def changed(known: KnownFailure, factory: SubjectFactory) -> str | None:
+    """Replay a known failure. None if it fails as pinned; else what became of it, and what to do."""
+    report = replay(known.trace, factory)
+    if report.verdict == "violation" and (report.at_line, report.law) == (known.line, known.law):
+        return None
+    if report.verdict == "holds":
+        return (
+            f"{known.name} is pinned as a known failure and holds now: remove its entry, and keep the trace among those"
+            f" that must hold\n  it was let be because: {known.reason}"
+        )
+    if report.verdict == "not applicable":
+        return f"{known.name} is pinned as a known failure and does not apply: {report.detail}. Remove its entry"
+    return (
+        f"{known.name} is pinned as a known failure and fails otherwise now\n"
+        f"  pinned: line {known.line or END}: {known.law}\n"
+        f"  now:    line {_line(report)}: {report.law}: {report.detail}\n"
+        "Look at what changed; if it is the same cause, write the new line and law into its entry"
+    )
+
+
+def _line(report: ReplayReport) -> str:
+    return str(report.at_line or END)
+
+
+class Excuse:
+    """Tells whether a failing program is put down to a known failure, and counts those that are: what runs programs
+    calls it with each `Failure`, and passes over what it answers True to.
+
+    It costs one run of the program for each kind of operation that the pinned trace needs; nothing is made short.
+    """
+
+    def __init__(self, known: Sequence[KnownFailure], factory: SubjectFactory) -> None:
+        self.factory = factory
+        self.counts: Counter[str] = Counter()
+        """Programs, by the name of the known failure."""
+        self.needed = {each.name: needed for each in known if (needed := self._needed(each))}
+
+    def __call__(self, failure: Failure) -> bool:
+        for name, (law, kinds) in self.needed.items():
+            if law == failure.violation.law and all(_needs(self.factory, failure, kind) for kind in kinds):
+                self.counts[name] += 1
+                return True
+        return False
+
+    def _needed(self, each: KnownFailure) -> tuple[str, list[str]] | None:
+        """The law and the kinds that the pinned trace itself needs; None if it fails no more as it should."""
+        program = tuple(line.op for line in each.trace.lines)
+        failure = attempt(self.factory, each.trace.header.config(), program)
+        if failure is None or changed(each, self.factory):
+            return None
+        kinds = sorted({kind for operation in failure.program for kind in _kinds(operation)} - {"admit"})
+        return each.law, [kind for kind in kinds if _needs(self.factory, failure, kind)]
+
+
+def _needs(factory: SubjectFactory, failure: Failure, kind: str) -> bool:
+    """Whether a program breaks its law no more when it has no operations of this kind. What every program ends with
+    (all is freed) may still break it: that is beyond the program."""
+    rest = without(failure.program, kind)
+    if rest == failure.program:
+        return False
+    again = attempt(factory, failure.config, rest)
+    return again is None or again.violation.law != failure.violation.law or len(again.program) > len(rest)
+
+
+def without(program: Program, kind: str) -> Program:
+    """A program without the operations of one kind; rows of batches are operations, too.
+
+    >>> from pagedkv.spec import Append, Free
+    >>> without((Free("a"), Batch((Append("a", (2,)), Free("a")))), "free")
+    (Batch(rows=(Append(request='a', tokens=(2,)),), step=None),)
+    """
+    kept: list[Operation] = []
+    for operation in program:
+        if isinstance(operation, Batch):
+            rows = tuple(row for row in operation.rows if NAMES[type(row)] != kind)
+            if rows:
+                kept.append(replace(operation, rows=rows))
+        elif NAMES[type(operation)] != kind:
+            kept.append(operation)
+    return tuple(kept)
+
+
+def _kinds(operation: Operation) -> set[str]:
+    rows = operation.rows if isinstance(operation, Batch) else (operation,)
+    return {NAMES[type(row)] for row in rows}

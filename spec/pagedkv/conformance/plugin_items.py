@@ -1,0 +1,130 @@
+"""What the plugin does when there is a subject: its checks become items of the session, and a summary is printed.
+
+Items stand beside those of the user's own tests, so `-k`, `-x`, `--lf`, `-n` (pytest-xdist) and all reports treat
+them alike. Their ids, `pagedkv[mine:MyAllocator]::programs`, can be given as arguments to run them again.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pagedkv.conformance.plugin import Option
+from pagedkv.conformance.plugin_summary import Summary, properties
+from pagedkv.conformance.profiles import seed_of_commit
+from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, Run, checks, run_of
+from pagedkv.spec import Misuse
+from pagedkv.spec.trace import TraceError
+
+ID: Final = "pagedkv["
+
+
+class Subject(pytest.Collector):
+    """A subject; its items are its checks."""
+
+    run: Run
+
+    def collect(self) -> Iterator["Item"]:
+        """The checks that its capabilities allow."""
+        for check in checks(self.run):
+            item = Item.from_parent(self, name=check.name)
+            item.check = check
+            yield item
+
+
+class Item(pytest.Item):
+    """One check."""
+
+    check: Check
+
+    def runtest(self) -> None:
+        """Run it; what it did goes into the report."""
+        self.user_properties += properties(self.check.of, {})
+        try:
+            self.user_properties += properties(None, self.check.run())
+        except NotApplicable as why:
+            pytest.skip(str(why))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Of a broken law the report alone: no traceback leads to its cause, and the trace does."""
+        return str(excinfo.value) if isinstance(excinfo.value, Broken) else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """Where it is, for reports: in no file."""
+        return self.path, None, self.nodeid
+
+
+class Conformance(Summary):
+    """The plugin of one session."""
+
+    def __init__(self, config: pytest.Config, options: Sequence[Option]) -> None:
+        worker: dict[str, Any] = getattr(config, "workerinput", {})
+        ids = {
+            arg: arg[arg.index(ID) :]
+            for arg in config.args
+            if arg.removeprefix("../" * arg.count("../")).startswith(ID)
+        }
+        self.only: list[str] = worker.get("pagedkv_only") or [*ids.values()]
+        """The ids that were asked for; none: all."""
+        config.args = [] if worker.get("pagedkv_alone") else [arg for arg in config.args if arg not in ids]
+        self.alone = bool(self.only) and not config.args
+        sys.path.append(str(config.invocation_params.dir))  # as with the command, subjects are found from here, too
+        try:
+            chosen = Options(**dict(_chosen(config, options)))
+            seed = worker.get("pagedkv_seed", chosen.seed)
+            chosen = replace(chosen, seed=_seed(config) if seed is None else seed)
+            names = config.getoption("pagedkv_subject") or config.getini("pagedkv_subject")
+            self.runs = [run_of(name, chosen) for name in dict.fromkeys(names)]
+        except (Misuse, TraceError, ImportError) as error:
+            raise pytest.UsageError(f"pagedkv: {error}") from error
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """What the workers of pytest-xdist have to agree on."""
+        seed = self.runs[0].seed
+        node.workerinput |= {"pagedkv_seed": seed, "pagedkv_only": self.only, "pagedkv_alone": self.alone}
+
+    def pytest_report_header(self) -> list[str]:
+        """How to repeat this run."""
+        budget, seed = self.runs[0].budget, self.runs[0].seed
+        names = ", ".join(run.name for run in self.runs)
+        return [f"pagedkv: {names}: {budget.programs:,} programs of {budget.steps} operations, --pagedkv-seed={seed}"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Add the items, before any selection."""
+        ours: list[pytest.Item] = []
+        for run in self.runs:
+            name = f"{ID}{run.name}]"
+            node = Subject.from_parent(session, name=name, nodeid=name)
+            node.run = run
+            ours += session.genitems(node)
+        asked = [item for item in ours if item.nodeid in self.only or item.nodeid.partition("::")[0] in self.only]
+        if unknown := [name for name in self.only if not any(item.nodeid.startswith(name) for item in asked)]:
+            raise pytest.UsageError(f"pagedkv: no item {unknown[0]}; there are: " + ", ".join(i.nodeid for i in ours))
+        items += asked if self.only else ours
+
+
+def _chosen(config: pytest.Config, options: Sequence[Option]) -> Iterator[tuple[str, Any]]:
+    """The options that were given: on the command line, or else in the ini file, whose paths are relative to it."""
+    for option in options:
+        field = option.name.replace("-", "_")
+        value, text = config.getoption(f"pagedkv_{field}"), config.getini(f"pagedkv_{field}")
+        if value is None and text:
+            try:
+                value = option.type(text)
+            except ValueError as error:
+                raise Misuse(f"pagedkv_{field}", text, f"{option.metavar}: {option.help}") from error
+            if isinstance(value, Path) and config.inipath:
+                value = config.inipath.parent / value
+        if value is not None:
+            yield "limit_s" if field == "limit" else field, value
+
+
+def _seed(config: pytest.Config) -> int:
+    """Of Hypothesis if it was given one, or else from the commit."""
+    given = str(config.getoption("--hypothesis-seed", default=""))
+    return int(given) if given.isdigit() else seed_of_commit(config.rootpath)

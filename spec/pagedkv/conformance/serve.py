@@ -1,0 +1,214 @@
+"""A Python subject that answers on stdout what it is asked on stdin: `python -m pagedkv.conformance.serve NAME`.
+
+NAME is one of `subjects`. The interpreter imports it once and then forks: the child answers, and the parent waits. If
+the child dies, the parent says so in its place and forks another one, which needs no import, and if nobody is there
+any more to ask, it ends a child that hangs. What the subject prints goes to stderr.
+"""
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from select import POLLIN, poll
+from typing import Any, BinaryIO, Final, NoReturn
+
+from pagedkv.conformance.compare import subject_call
+from pagedkv.conformance.driver import ANSWERS, OBSERVED, RAISES
+from pagedkv.conformance.form import malformed_answer, malformed_snapshot
+from pagedkv.conformance.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
+from pagedkv.conformance.remote_process import SURVIVES, ending
+from pagedkv.conformance.subjects import subject
+from pagedkv.spec import Batch, Config, Misuse, Ok, Outcome, RequestId
+from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot, SubjectFactory
+from pagedkv.spec.trace_fields import read_header, read_line
+from pagedkv.spec.trace_json import array, integer, string
+
+GRACE_MS: Final = 10_000
+"""How long a child may go on when nobody listens any more."""
+
+
+class Server:
+    """Answers line by line; each header makes a new subject."""
+
+    def __init__(self, factory: SubjectFactory) -> None:
+        self.factory = factory
+        self.subject: BlockManagerSubject | None = None
+
+    def answer(self, line: bytes) -> bytes:
+        """The line that answers a line."""
+        try:
+            value = read(line)
+            return write(self._start(value) if "pagedkv_trace" in value else self._operate(value))
+        except Misuse as misuse:  # of the protocol: a line that is none
+            return write(answer_json(Answer(misuse), batch=False))
+
+    def _start(self, value: Json) -> Json:
+        config = read_header("header", value).config()
+        self.subject = None  # before there is another one
+        try:
+            made = self.factory(config)
+            capabilities = made.capabilities
+            if not isinstance(capabilities, Capabilities):
+                raise TypeError(f"capabilities are of type {type(capabilities).__name__}, not Capabilities")
+        except Misuse as misuse:
+            return answer_json(Answer(misuse), batch=False)
+        except (Exception, SystemExit) as crash:
+            return answer_json(Answer(Broken(RAISES, f"the subject cannot be made: {crash!r}")), batch=False)
+        self.subject, self.config, self.capabilities = made, config, capabilities
+        return capabilities_json(capabilities, restarts=True)
+
+    def _operate(self, value: Json) -> Json:
+        if self.subject is None:
+            raise Misuse("line", value, "a header first")
+        observe = value.pop("observe", None)
+        asked = None if observe in (None, True) else list(array(string)("observe", observe))
+        kind = value.get("op")
+        rows, call = _call(self.subject, value, self.config)
+        answer = _answered(call, rows)
+        if observe is not None and not isinstance(answer.outcomes, Broken):
+            seen = self._observed(asked)
+            answer = Answer(seen) if isinstance(seen, Broken) else Answer(answer.outcomes, seen)
+        return answer_json(answer, batch=kind == "batch")
+
+    def _observed(self, asked: list[RequestId] | None) -> Snapshot | Broken:
+        assert self.subject is not None
+        try:
+            seen = self.subject.observe(asked)
+        except (Exception, SystemExit) as crash:
+            return Broken(OBSERVED, f"observe raised {crash!r}")
+        wrong = malformed_snapshot(seen, self.capabilities, whole=asked is None) or _not_text(seen)
+        return Broken(OBSERVED, wrong) if wrong else seen
+
+
+def _call(
+    subject: BlockManagerSubject, value: Json, config: Config
+) -> tuple[int, Callable[[], tuple[Outcome, ...]]]:  # fmt: skip
+    """How many outcomes are due, and the call that brings them."""
+    if value.get("op") == "observe":
+        return 1, lambda: (Ok(),)
+    if value.get("op") == "permute" and "new_block" in value:
+        new_block = array(integer)("new_block", value["new_block"])
+        return 1, lambda: (subject.permute(new_block),)
+    operation = read_line("line", value).op
+    rows = len(operation.rows) if isinstance(operation, Batch) else 1
+    return rows, lambda: subject_call(subject, operation, config)
+
+
+def _answered(call: Callable[[], Any], rows: int) -> Answer:
+    """As the driver judges a subject that it calls itself."""
+    try:
+        outcomes = call()
+    except Misuse as misuse:
+        return Answer(misuse)
+    except (Exception, SystemExit) as crash:
+        return Answer(Broken(RAISES, f"the subject raised {crash!r}"))
+    wrong = malformed_answer(outcomes, rows)
+    return Answer(Broken(ANSWERS, wrong) if wrong else tuple(outcomes))
+
+
+def _not_text(seen: Snapshot) -> str | None:
+    """JSON would make text of ids and namespaces that are none."""
+    wrong = [name for name in seen.lengths if not isinstance(name, str)]
+    wrong += [i.namespace for i in (seen.index or {}).values() if not isinstance(i.namespace, str)]
+    return f"ids and namespaces {wrong!r} are not those that it was given, which are text" if wrong else None
+
+
+def serve(factory: SubjectFactory, questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until there are no more questions."""
+    server = Server(factory)
+    for line in iter(questions.readline, b""):
+        answers.write(server.answer(line))
+        answers.flush()
+
+
+def supervise(work: Callable[[], None], answers: BinaryIO) -> None:
+    """Run `work` in a child, and again in another one whenever a child has died of it. SIGINT ends a child."""
+    while True:
+        done, doing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.close(done)
+            _work(work, doing)
+        os.close(doing)
+        signal.signal(signal.SIGINT, partial(_kill, child))
+        finished = _finished(child, done)
+        os.close(done)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if finished:
+            return
+        answers.write(write(answer_json(Answer(Broken(SURVIVES, ending(code))), batch=False)))
+        answers.flush()
+
+
+def _work(work: Callable[[], None], doing: int) -> NoReturn:
+    """In the child: it ends here, whatever comes, and runs nothing of what the parent has to do at its end."""
+    try:
+        work()
+        os.write(doing, b".")
+    except BrokenPipeError:  # nobody listens any more
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _kill(child: int, *_: object) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+
+
+def _finished(child: int, done: int) -> bool:
+    """Whether the child has come to the end of the questions. One that has died has not; one that hangs is ended."""
+    watch = poll()
+    watch.register(done, POLLIN)
+    watch.register(0, 0)  # only for being hung up
+    while not any(descriptor == done for descriptor, _ in watch.poll()):
+        if not _ready(done, GRACE_MS):
+            _kill(child)
+            return True
+    return os.read(done, 1) == b"."
+
+
+def _ready(descriptor: int, wait_ms: int) -> bool:
+    watch = poll()
+    watch.register(descriptor, POLLIN)
+    return bool(watch.poll(wait_ms))
+
+
+def main(name: str) -> None:
+    """Serve the subject called `name` on stdin and stdout."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed, from native code too
+    sys.stdout = sys.stderr
+    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of threads: those of an import have done nothing
+    factory = _factory(name)
+    supervise(lambda: serve(factory, sys.stdin.buffer, answers), answers)
+
+
+def _factory(name: str) -> SubjectFactory:
+    """The factory called `name`; if there is none, one that says why to every header."""
+    try:
+        return subject(name)
+    except Misuse as misuse:
+        problem: Misuse = misuse
+    except (Exception, SystemExit) as error:
+        problem = Misuse("subject", name, f"a subject that can be imported, this one raised {error!r}")
+
+    def none(config: Config) -> BlockManagerSubject:
+        raise problem
+
+    return none
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m pagedkv.conformance.serve NAME, which is module:factory or a built-in name")
+    with suppress(BrokenPipeError):
+        main(sys.argv[1])

@@ -1,0 +1,210 @@
+"""What a subject is held against in a test run, check by check: one implementation for every way to run them.
+
+`checks` lists them for a subject, in the order of how quickly they tell something: known failures, recorded traces, the
+sample trace of the specification, random programs, the Hypothesis machine, the exhaustive slices. What needs a
+capability that is not declared is not in the list. A check that fails raises `Broken`, whose text is the whole report:
+the law, how it is broken, the shortest program, and what to do with it.
+
+The pytest plugin makes an item of each. For those who prefer code there is a class,
+
+    class TestMine(BlockManagerSuite):
+        subject = MyAllocator  # a class, a method `subject(self, config)`, or a name such as "mine:MyAllocator"
+        options = Options(known_failures="known.toml")
+
+and for unittest a loop: `for check in checks(run_of(MyAllocator)): check.run()`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from pagedkv.conformance import exhaustive, fuzz
+from pagedkv.conformance.known import Excuse, KnownFailure, changed
+from pagedkv.conformance.replay import ReplayReport, replay
+from pagedkv.conformance.shrinking import Failure, minimise, trace_of
+from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.suite_run import Options, Run, run_of
+from pagedkv.conformance.suite_text import broken_text, slug
+from pagedkv.spec import Misuse
+from pagedkv.spec.trace import Trace, TraceError, load, sample, save
+
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["BlockManagerSuite", "Broken", "Check", "NotApplicable", "Options", "Run", "checks", "run_of"]
+
+CHUNK: Final = 2_500
+"""Random programs of one check. More make several checks, which can run beside each other."""
+
+Measures: TypeAlias = Mapping[str, int]
+"""What a check has done: programs, operations, states, transitions, and what was put down to each known failure."""
+
+
+class Broken(AssertionError):
+    """A check failed; the text is the report."""
+
+
+class NotApplicable(Exception):
+    """A check cannot be made on this subject; the text says why."""
+
+
+class Check(NamedTuple):
+    """One thing to hold a subject against."""
+
+    name: str
+    run: Callable[[], Measures]
+    """Raises `Broken` or `NotApplicable`."""
+    of: Run
+
+
+def checks(run: Run) -> list[Check]:
+    """The checks of a subject, in order.
+
+    >>> [check.name for check in checks(run_of("reference"))][:3]
+    ['sample_trace', 'programs', 'state_machine']
+    """
+    found: dict[str, Callable[[], Measures]] = {}
+    for each in run.known:
+        found[f"known[{each.name}]"] = partial(_known, run, each)
+    for path in run.traces:
+        found[f"trace[{path.name}]"] = partial(_recorded, run, path)
+    if all(getattr(run.capabilities, need) for need in sample().header.requires):
+        found["sample_trace"] = partial(_held, run, sample(), "the sample trace of the specification")
+    sizes = [min(CHUNK, run.budget.programs - start) for start in range(0, run.budget.programs, CHUNK)]
+    for number, size in enumerate(sizes):
+        place = f"[{number + 1} of {len(sizes)}]" if len(sizes) > 1 else ""
+        name = f"programs{place}"
+        found[name] = partial(_programs, run, name, run.seed + number, size)
+    found["state_machine"] = partial(_machine, run)
+    for part in exhaustive.slices_for(run.capabilities):
+        found[f"exhaustive[{part.name}]"] = partial(_slice, run, part.name)
+    return [Check(name, hold, run) for name, hold in found.items()]
+
+
+def _known(run: Run, each: KnownFailure) -> Measures:
+    if why := changed(each, run.factory):
+        raise Broken(why)
+    return {}
+
+
+def _recorded(run: Run, path: Path) -> Measures:
+    return _held(run, load(path), str(path), path)
+
+
+def _held(run: Run, trace: Trace, what: str, path: Path | None = None) -> Measures:
+    report = replay(trace, run.factory)
+    if report.verdict == "not applicable":
+        raise NotApplicable(f"{what} does not apply: {report.detail}")
+    if report.verdict == "violation":
+        where = path or _written(run, "sample", trace)
+        raise Broken(broken_text(run.name, what, report, trace, where))
+    return {"operations": report.operations}
+
+
+def _slice(run: Run, name: str) -> Measures:
+    excuse = Excuse(run.known, run.factory)
+    report = exhaustive.run(run.factory, name, seed=run.seed, excuse=excuse)
+    if report.violation:
+        failure = Failure(SLICES[name].config, report.path, report.violation)
+        shortest = minimise(run.factory, failure, excuse=excuse)
+        where = f"the slice {name}, after {report.states:,} states and {report.transitions:,} transitions"
+        raise _broken(run, where, f"exhaustive-{name}", shortest.violation.law, trace_of(shortest))
+    return {"states": report.states, "transitions": report.transitions, **_excused(excuse)}
+
+
+def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
+    excuse = Excuse(run.known, run.factory)
+    report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=excuse)
+    if found := report.violation:
+        where = f"program {found.program + 1} of {programs}, seed {seed}"
+        raise _broken(run, where, name, found.law, found.trace)
+    if report.not_exercised:
+        raise Broken(
+            f"declared, but exercised by none of {programs} programs: {', '.join(report.not_exercised)}\n"
+            "so nothing is known about it. Declare what is there, or let more programs run (--pagedkv-programs)"
+        )
+    return {"programs": report.programs, "operations": report.steps, **_excused(excuse)}
+
+
+def _machine(run: Run) -> Measures:
+    from pagedkv.conformance.suite_machine import hold_with_database  # noqa: PLC0415  # the only one with Hypothesis
+
+    excuse = Excuse(run.known, run.factory)
+    failure, done = hold_with_database(run.factory, slug(run.name), run.budget, run.seed, excuse)
+    if failure:
+        where = "a program of Hypothesis, whose database has it now and tries it first from here on"
+        raise _broken(run, where, "state_machine", failure.violation.law, trace_of(failure))
+    return {**done, **_excused(excuse)}
+
+
+def _excused(excuse: Excuse) -> Measures:
+    return {f"known {name}": count for name, count in excuse.counts.items()}
+
+
+def _broken(run: Run, where: str, what: str, law: str, trace: Trace) -> Broken:
+    """The report of a failing program, which is written to disk, and replayed to tell the line at which it fails."""
+    path, report = _written(run, what, trace), replay(trace, run.factory)
+    if report.verdict != "violation":
+        detail = f"{trace.header.note}\n  Replayed, it {report.verdict}: the subject does not do the same every time"
+        report = ReplayReport("violation", law=law, detail=detail)
+    return Broken(broken_text(run.name, where, report, trace, path))
+
+
+def _written(run: Run, what: str, trace: Trace) -> Path:
+    """A failing trace on disk. Its name is made of subject and check, so that the next run writes it anew."""
+    path = run.out / f"{slug(run.name)}-{slug(what)}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(trace, path)
+    return path
+
+
+class BlockManagerSuite:
+    """The checks as a test class for pytest; derive from it, and name the subject."""
+
+    subject: ClassVar[Any]
+    """What makes a subject from a `Config`: a class, a `staticmethod`, a method `subject(self, config)`, or a name."""
+    options: ClassVar[Options] = Options()
+
+    @classmethod
+    def run_of_class(cls) -> Run:
+        """The subject and options of this class."""
+        subject, static = cls.subject, inspect.getattr_static(cls, "subject")
+        if inspect.isfunction(static) and len(inspect.signature(static).parameters) > 1:
+            subject = cls().subject  # a method
+        return run_of(subject, cls.options, name=subject if isinstance(subject, str) else cls.__name__)
+
+    def pytest_generate_tests(self, metafunc: "pytest.Metafunc") -> None:
+        """Make a test of each check."""
+        import pytest  # noqa: PLC0415  # the checks themselves do without
+
+        from pagedkv.conformance.plugin_summary import Summary  # noqa: PLC0415  # as pytest
+
+        if "check" not in metafunc.fixturenames:
+            return
+        plugins = metafunc.config.pluginmanager
+        if not any(isinstance(plugin, Summary) for plugin in plugins.get_plugins()):
+            plugins.register(Summary(), "pagedkv-summary")
+        try:
+            found = checks(type(self).run_of_class())
+        except (Misuse, TraceError) as error:
+            raise pytest.Collector.CollectError(str(error)) from error
+        metafunc.parametrize("check", found, ids=[each.name for each in found])
+
+    def test(self, check: Check, record_property: Callable[[str, object], None]) -> None:
+        """One check. What it did is among the properties of the report."""
+        import pytest  # noqa: PLC0415  # as above
+
+        from pagedkv.conformance.plugin_summary import properties  # noqa: PLC0415  # as above
+
+        told = properties(check.of, {})
+        try:
+            told += properties(None, check.run())
+        except Broken as broken:
+            pytest.fail(str(broken), pytrace=False)
+        except NotApplicable as why:
+            pytest.skip(str(why))
+        finally:
+            for name, value in told:
+                record_property(name, value)

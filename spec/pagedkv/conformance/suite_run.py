@@ -1,0 +1,118 @@
+"""A subject, and what it is to be held against: the options of a test run, looked at before anything runs."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pagedkv.conformance.counting import exercised
+from pagedkv.conformance.known import KnownFailure, load, of_subject
+from pagedkv.conformance.plans import small
+from pagedkv.conformance.profiles import Profile, profile, seed_of_commit
+from pagedkv.conformance.subjects import subject as subject_named
+from pagedkv.spec import Misuse
+from pagedkv.spec.subject import Capabilities, SubjectFactory
+
+REQUIRED = ("capabilities", "admit", "append", "commit", "free", "observe")
+"""What every subject has."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen; the names are those of the plugin's options."""
+
+    known_failures: str | Path | None = None
+    """A TOML file, as in `known`."""
+    profile: str = "pr"
+    programs: int | None = None
+    """In place of the profile's, for `fuzz` and at most for the machine."""
+    steps: int | None = None
+    """In place of the profile's."""
+    seed: int | None = None
+    """None: from the commit, or else at random."""
+    traces: str | Path | None = None
+    """A trace file or a directory of them, which must hold."""
+    out: str | Path = "failures"
+    """Where failing programs are written."""
+    limit_s: float | None = None
+    """Seconds for an operation of a subject in a process of its own."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A subject, and what it is to be held against."""
+
+    name: str
+    """As in `--subject`: reports tell with it how to repeat what they found."""
+    factory: SubjectFactory
+    capabilities: Capabilities
+    budget: Profile
+    seed: int
+    known: tuple[KnownFailure, ...]
+    traces: tuple[Path, ...]
+    out: Path
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """Capabilities that are not declared, for which nothing is checked."""
+        return exercised(self.capabilities, {})[1]
+
+
+def run_of(subject: SubjectFactory | str, options: Options | None = None, *, name: str | None = None) -> Run:
+    """A run of a subject, or of the one that has this name. What cannot be run is `Misuse`, and says what could.
+
+    >>> run_of("reference", Options(steps=0))
+    Traceback (most recent call last):
+    ...
+    pagedkv.spec.misuse.Misuse: steps=0 is not allowed: expected an integer >= 1
+    """
+    chosen = options or Options()
+    for argument in ("programs", "steps"):
+        if (value := getattr(chosen, argument)) is not None and value < 1:
+            raise Misuse(argument, value, "an integer >= 1")
+    budget = profile(chosen.profile)
+    programs = chosen.programs or budget.programs
+    factory = subject_named(subject, limit_s=chosen.limit_s) if isinstance(subject, str) else subject
+    if name is None:
+        name = subject if isinstance(subject, str) else getattr(subject, "__qualname__", repr(subject))
+    return Run(
+        name=name,
+        factory=factory,
+        capabilities=capabilities_of(name, factory),
+        budget=replace(
+            budget, programs=programs, steps=chosen.steps or budget.steps,
+            machine_programs=min(programs, budget.machine_programs),
+        ),
+        seed=seed_of_commit() if chosen.seed is None else chosen.seed,
+        known=of_subject(load(chosen.known_failures), name) if chosen.known_failures else (),
+        traces=trace_files(chosen.traces),
+        out=Path(chosen.out),
+    )  # fmt: skip
+
+
+def trace_files(traces: str | Path | None) -> tuple[Path, ...]:
+    """A trace file, or those of a directory."""
+    if traces is None:
+        return ()
+    path = Path(traces)
+    files = tuple(sorted(path.glob("*.jsonl"))) if path.is_dir() else (path,)
+    if not files or not all(file.is_file() for file in files):
+        raise Misuse("traces", str(traces), "a trace file, or a directory with *.jsonl in it")
+    return files
+
+
+def capabilities_of(name: str, factory: SubjectFactory) -> Capabilities:
+    """What a subject declares, with everything switched on that it has. `Misuse` if it is no subject."""
+    try:
+        made = small(factory)
+        missing = [attribute for attribute in REQUIRED if not hasattr(made, attribute)]
+        found = None if missing else made.capabilities
+    except Misuse as misuse:
+        raise Misuse("subject", name, f"one that can be made, if need be without a prefix cache ({misuse})") from misuse
+    except ImportError:
+        raise  # names what is not installed
+    except (Exception, SystemExit) as error:
+        raise Misuse("subject", name, f"a factory that makes a subject from a Config (it raised {error!r})") from error
+    if missing:
+        raise Misuse("subject", name, f"a subject (the {type(made).__name__} has no {', '.join(missing)})")
+    if not isinstance(found, Capabilities):
+        raise Misuse("subject", name, f"capabilities that are a Capabilities (they are {found!r})")
+    return found

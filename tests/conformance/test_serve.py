@@ -1,0 +1,154 @@
+"""The server of Python subjects: it judges them as the driver does, and survives what they do."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pagedkv.conformance.driver import ANSWERS, OBSERVED, RAISES, Differential, Violation
+from pagedkv.conformance.model import ModelSubject
+from pagedkv.conformance.protocol import Answer, Broken, header_json, read, read_answer, read_hello, write
+from pagedkv.conformance.remote_process import SURVIVES
+from pagedkv.conformance.serve import Server
+from pagedkv.reference.manager import BlockManager
+from pagedkv.spec import Admit, Append, Commit, Config, Fork, Identity, Misuse, Ok, Outcome, RequestId
+from pagedkv.spec.subject import Lengths, Snapshot
+from pagedkv.spec.trace import DATA, sample
+
+CONFIG = Config(num_blocks=4, block_size=2)
+SERVE = [sys.executable, "-m", "pagedkv.conformance.serve"]
+
+
+class Odd(ModelSubject):
+    """Answers an append, and is seen, in its own way."""
+
+    answer: Callable[[Outcome], Any] = staticmethod(lambda outcome: outcome)
+    mirror: Callable[[Snapshot], Any] = staticmethod(lambda seen: seen)
+
+    def append(self, request: RequestId, tokens: Sequence[int]) -> Any:
+        return self.answer(super().append(request, tokens))
+
+    def observe(self, requests: Sequence[RequestId] | None = None) -> Any:
+        return self.mirror(super().observe(requests))
+
+
+def odd(**how: Any) -> type[Odd]:
+    return type("Odd", (Odd,), {name: staticmethod(value) for name, value in how.items()})
+
+
+def raising(error: BaseException) -> Callable[[Any], Any]:
+    def answer(_: Any) -> Any:
+        raise error
+
+    return answer
+
+
+WRONG = {
+    "raises": (odd(answer=raising(KeyError("x"))), RAISES),
+    "exits": (odd(answer=raising(SystemExit(0))), RAISES),
+    "answers None": (odd(answer=lambda outcome: None), ANSWERS),
+    "answers a fraction": (odd(answer=lambda outcome: Ok(evicted=0.5)), ANSWERS),  # type: ignore[arg-type]  # wrong on purpose
+    "observes nothing": (odd(mirror=lambda seen: None), OBSERVED),
+    "observes and raises": (odd(mirror=raising(RuntimeError("x"))), OBSERVED),
+    "observes and calls it misuse": (odd(mirror=raising(Misuse("a", 1, "b"))), OBSERVED),
+    "tables are lists": (odd(mirror=lambda seen: replace(seen, tables={r: [] for r in seen.tables})), OBSERVED),
+    "hides its index": (odd(mirror=lambda seen: replace(seen, index=None)), OBSERVED),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_subject_is_judged_as_by_the_driver(name: str) -> None:
+    factory, law = WRONG[name]
+    differential = Differential(factory, CONFIG)
+    with pytest.raises(Violation) as violation:
+        [differential.step(operation) for operation in (Admit("a", (1,)), Append("a", (2,)))]
+    server = Server(factory)
+    server.answer(write(header_json(CONFIG)))
+    asked = [b'{"op":"admit","request":"a","tokens":[1],"observe":true}',
+             b'{"op":"append","request":"a","tokens":[2],"observe":true}']  # fmt: skip
+    answers = [read_answer(server.answer(line), batch=False).outcomes for line in asked]
+    assert (violation.value.law, violation.value.detail) in answers
+    assert violation.value.law == law
+
+
+def test_ids_that_are_no_text_are_not_made_text() -> None:
+    lengths = {1: Lengths(1, 1, 0)}
+    by_number = odd(mirror=lambda seen: replace(seen, tables={}, lengths=lengths))
+    in_index = odd(mirror=lambda seen: replace(seen, index={0: Identity(0, (1, 2))}))
+    for factory in (by_number, in_index):
+        server = Server(factory)
+        server.answer(write(header_json(CONFIG)))
+        answer = read_answer(server.answer(b'{"op":"observe","observe":true}'), batch=False)
+        assert isinstance(answer.outcomes, Broken)
+        assert answer.outcomes.law == OBSERVED
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "[]", '{"op":"fly"}', '{"op":"free"}', '{"op":"free","request":1}', '{"op":"observe","observe":"all"}',
+     '{"op":"permute","new_block":["a"]}', '{"pagedkv_trace":2,"num_blocks":1,"block_size":1}'],
+)  # fmt: skip
+def test_a_line_that_asks_nothing_is_misuse_and_no_end(line: str) -> None:
+    server = Server(BlockManager)
+    server.answer(write(header_json(CONFIG)))
+    assert isinstance(read_answer(server.answer(line.encode()), batch=False).outcomes, Misuse)
+    assert read_answer(server.answer(b'{"op":"observe"}'), batch=False) == Answer((Ok(),))
+
+
+def test_a_header_comes_first_and_another_one_starts_afresh() -> None:
+    server = Server(BlockManager)
+    assert isinstance(read_answer(server.answer(b'{"op":"observe"}'), batch=False).outcomes, Misuse)
+    for _ in range(2):
+        assert read_hello(server.answer(write(header_json(CONFIG)))).restarts  # type: ignore[union-attr]  # a Hello, as asserted
+        seen = read_answer(server.answer(b'{"op":"observe","observe":true}'), batch=False).seen
+        assert seen == Snapshot({}, {}, 4, {}, {})
+        server.answer(b'{"op":"admit","request":"a","tokens":[1]}')
+
+
+def test_what_is_observed_is_what_was_asked_for() -> None:
+    server = Server(BlockManager)
+    server.answer(write(header_json(CONFIG)))
+    for operation in (Admit("a", (1, 2)), Commit("a", 2), Fork("a", "b")):
+        kind, more = type(operation).__name__.lower(), vars(operation)
+        server.answer(write({"op": kind, **{key: value for key, value in more.items() if value is not None}}))
+    some = read_answer(server.answer(b'{"op":"observe","observe":["b","nobody"]}'), batch=False).seen
+    assert some is not None
+    assert (set(some.lengths), some.index, some.references) == ({"b"}, None, None)
+    assert read_answer(server.answer(b'{"op":"observe"}'), batch=False).seen is None
+
+
+def test_a_trace_file_can_be_its_input() -> None:
+    with open(DATA / "sample.jsonl", "rb") as trace:
+        run = subprocess.run([*SERVE, "reference"], stdin=trace, capture_output=True, check=True, timeout=60)
+    hello, *answers = run.stdout.splitlines()
+    assert "capabilities" in read(hello)
+    assert len(answers) == len(sample().lines)
+    assert run.stderr == b""
+
+
+_DEADLY = (
+    write(header_json(CONFIG)),
+    b'{"op":"admit","request":"a","tokens":[1]}\n',
+    b'{"op":"commit","request":"a","computed":1}\n',
+    b'{"op":"fork","parent":"a","child":"b","observe":true}\n',
+)
+
+
+def test_a_child_that_dies_is_reported_and_replaced() -> None:
+    with subprocess.Popen(
+        [*SERVE, "tests.conformance.dying:ExitsWhenObserved"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for _ in range(2):
+            answers = []
+            for line in _DEADLY:
+                server.stdin.write(line)
+                server.stdin.flush()
+                answers.append(server.stdout.readline())
+            assert "capabilities" in read(answers[0])
+            assert read_answer(answers[-1], batch=False).outcomes == Broken(SURVIVES, "it exited with code 7")
+        server.stdin.close()
+        assert server.wait(60) == 0
