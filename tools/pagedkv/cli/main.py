@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final
 
-from pagedkv.cli import audit, exhaust, explain, fuzz, replay, verify
+from pagedkv.cli import attention, audit, exhaust, explain, fuzz, replay, verify
 from pagedkv.cli.inputs import BadInput, install_hint
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
@@ -26,6 +26,7 @@ VERBS: Final[dict[str, ModuleType]] = {
     "explain": explain,
     "fuzz": fuzz,
     "exhaust": exhaust,
+    "attention": attention,
     "audit": audit,
 }
 """Each module has `HELP`, `configure(parser)` and `run(arguments) -> exit code`."""

@@ -1,0 +1,201 @@
+"""Somebody else's kernel held against the specification, and what came of it as the data of a page.
+
+Other than a run of the kit on one's own kernel, which ends with what is broken, this asks which laws were kept and
+which were broken, by which inputs and why. A kernel is held to what it is made for: an adapter may `fit` a case, that
+is leave requests out that its kernel does not take, or the whole case.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from pagedkv.conformance.attention import Case, check_law, planned_checks
+from pagedkv.conformance.attention.plan import Check, Configuration, Size, configurations
+from pagedkv.conformance.adapters.attention.tensors import installed_version
+from pagedkv.spec.attention_subject import AttentionCapabilities
+
+MAX_SHRINKS = 80
+"""Cases tried to make one that breaks a law smaller."""
+
+Features: TypeAlias = tuple[str, ...]
+
+
+class Verdict(NamedTuple):
+    """Why laws are broken where a case has certain features."""
+
+    laws: Features
+    needs: Features
+    """Among the features (`Case.features`) of the smallest case."""
+    verdict: str
+    """"bug"; "documented choice"; "our misunderstanding", where the law asks what was never promised; or "limit of the
+    adapter"."""
+    why: str
+    source: str
+    """Where it can be checked: a file, a page of documentation, an issue."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A law, and the smallest case found that breaks it."""
+
+    law: str
+    case: Case
+    detail: str
+
+    @property
+    def key(self) -> tuple[str, Features]:
+        return self.law, self.case.features()
+
+    def judged(self, verdicts: Sequence[Verdict]) -> Verdict:
+        """The first verdict that is about it, or one that says that there is none."""
+        features = set(self.case.features())
+        about = (each for each in verdicts if self.law in each.laws and set(each.needs) <= features)
+        return next(about, Verdict((self.law,), self.case.features(), "not judged", "", ""))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a subject did."""
+
+    checks: int
+    left_out: int
+    """Checks that `fit` left nothing of."""
+    laws: tuple[str, ...]
+    """Every law that was tried."""
+    violations: tuple[Violation, ...]
+    elapsed_s: float
+
+    @property
+    def kept(self) -> list[str]:
+        """Laws that no case broke."""
+        broken = {violation.law for violation in self.violations}
+        return [law for law in self.laws if law not in broken]
+
+
+def hold(
+    subject: Any,
+    *,
+    seed: int = 0,
+    size: Size = "tiny",
+    only: Sequence[Configuration] | None = None,
+    extra: Sequence[Check] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Held:
+    """Hold a subject to every law that its capabilities call for, and to `extra` checks.
+
+    Args:
+        subject: an `AttentionSubject`; its `fit(case)`, if it has one, gives the part of a case that it is made for.
+        seed: draws all contents and placements.
+        size: "tiny" for an interpreted kernel, "full" for a compiled one.
+        only: the configurations to run; None: all that the capabilities call for.
+        extra: checks beside those of the plan.
+        progress: called with a line of text before each configuration.
+    """
+    start, planned = time.perf_counter(), configurations(subject.capabilities, size) if only is None else only
+    violations: dict[tuple[str, Features], Violation] = {}
+    laws, checks, left_out = dict[str, None](), 0, 0
+    for index, configuration in enumerate(planned):
+        if progress is not None:
+            progress(f"{index + 1}/{len(planned)}: {configuration.dtype} {'+'.join(configuration.features)}")
+        failed = set[str]()
+        beside = [check for check in extra if check.case.dtype == configuration.dtype and index == 0]
+        for law, case in [*_planned(subject, configuration, size, seed), *beside]:
+            fitted = _fit(subject, case)
+            left_out += fitted is None
+            if fitted is None or law in failed:
+                continue
+            laws[law], checks = None, checks + 1
+            detail = check_law(subject, law, fitted)
+            if detail is not None:
+                failed.add(law)
+                found = smallest(subject, Violation(law, fitted, detail))
+                violations.setdefault(found.key, found)
+    return Held(checks, left_out, tuple(laws), tuple(violations.values()), time.perf_counter() - start)
+
+
+def smallest(subject: Any, violation: Violation) -> Violation:
+    """The violation on the smallest case that a bounded greedy search finds."""
+    smaller = violation.case.smaller()
+    for _ in range(MAX_SHRINKS):
+        candidate = next(smaller, None)
+        if candidate is None:
+            break
+        fitted = _fit(subject, candidate)
+        detail = None if fitted != candidate else check_law(subject, violation.law, candidate)
+        if detail is not None:
+            violation = Violation(violation.law, candidate, detail)
+            smaller = candidate.smaller()
+    return violation
+
+
+def record(
+    subject: Any, held: Held, verdicts: Sequence[Verdict], *, factory: str, command: str, date: str, not_run: str
+) -> dict[str, Any]:
+    """The data of a page; `factory` makes the subject. Violations of one verdict are told by the shortest of them."""
+    beside = [f"{name} {installed_version(name)}" for name in getattr(subject, "beside", ())]
+    causes: dict[Verdict, list[Violation]] = {}
+    for violation in held.violations:
+        causes.setdefault(violation.judged(verdicts), []).append(violation)
+    return {
+        "subject": subject.name,
+        "kind": "attention",
+        "package": subject.package,
+        "version": ", ".join([installed_version(subject.package), *beside]),
+        "command": command,
+        "date": date,
+        "capabilities": declared(subject.capabilities),
+        "cases": held.checks,
+        "kept": held.kept,
+        "broken": [told(verdict, violations, factory) for verdict, violations in causes.items()],
+        "not_run": not_run,
+    }
+
+
+def told(verdict: Verdict, violations: Sequence[Violation], factory: str) -> dict[str, Any]:
+    """What one cause broke: the laws, a command that shows it again, and why."""
+    shortest = min(violations, key=lambda each: len(each.case.describe()))
+    case, law = shortest.case.describe(), shortest.law
+    return {
+        "law": ", ".join(dict.fromkeys(each.law for each in violations)),
+        "inputs": {
+            "command": f'pagedkv attention --subject {factory} --law {law} --case "{case}"',
+            "shows": shortest.detail,
+        },
+        "verdict": verdict.verdict,
+        "why": verdict.why,
+        "source": verdict.source,
+    }
+
+
+def declared(capabilities: AttentionCapabilities) -> list[str]:
+    """Dtypes, then the names of all else that is declared.
+
+    >>> declared(AttentionCapabilities(window=True))
+    ['float32', 'window']
+    """
+    named = [field.name for field in fields(capabilities) if getattr(capabilities, field.name) is True]
+    return [*capabilities.dtypes, *named]
+
+
+def with_positions(case: Case) -> Case | None:
+    """The case without the requests that bring more rows than they have positions; None if none is left."""
+    kept = [(n, m) for n, m in zip(case.lengths, case.query_lens, strict=True) if m <= n]
+    if not kept or not sum(rows for _, rows in kept):
+        return None
+    lengths, query_lens = zip(*kept, strict=True)
+    return replace(case, lengths=lengths, query_lens=query_lens)
+
+
+def _planned(subject: Any, configuration: Configuration, size: Size, seed: int) -> Iterator[Check]:
+    """The checks of a configuration, through the shapes that a subject is made for, in turns."""
+    shapes: Sequence[Mapping[str, int]] = getattr(subject, "shapes", ({},))
+    planned = [planned_checks(subject, configuration, size, seed, shape) for shape in shapes]
+    for index, checks in enumerate(zip(*planned, strict=True)):
+        yield checks[index % len(checks)]
+
+
+def _fit(subject: Any, case: Case) -> Case | None:
+    fit = getattr(subject, "fit", None)
+    fitted: Case | None = case if fit is None else fit(case)
+    return fitted
