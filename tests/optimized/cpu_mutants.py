@@ -1,16 +1,17 @@
-"""`make mutants`: break the loops of the CPU backend one by one, each in a copy, and see that a law notices.
+"""Named mutants of the loops of the CPU backend, each compiled anew in a copy, under the tests that must notice it.
 
-Each has to be compiled anew, some twenty seconds, so that this is no test; `test_cpu_mutants.py` only sees to it that
-the list fits the sources. Says which survive; exit code 1 if any does.
+Compiling takes some twenty seconds, so that this is no test: `make mutants` does it.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from pagedkv.conformance.mutation import MutationError
 
 ROOT: Final = Path(__file__).parents[2]
 LOOPS: Final = Path("pagedkv", "optimized", "cpu")
@@ -58,12 +59,28 @@ MUTANTS: Final = (
 )  # fmt: skip
 
 
-def is_noticed(mutant: Mutant, folder: Path) -> str | None:
-    """The test that fails, or None; raises if the copy cannot run at all."""
+def altered(mutant: Mutant) -> str:
+    """The text of its file with the fault in it. Raises `MutationError` unless what it replaces is there once."""
+    text = (ROOT / "optimized" / LOOPS / mutant.file).read_text(encoding="utf-8")
+    if text.count(mutant.before) != 1:
+        raise MutationError(f"anchor occurs {text.count(mutant.before)} times, not once, in {mutant.file}")
+    return text.replace(mutant.before, mutant.after)
+
+
+class Noticed(NamedTuple):
+    """What failed on a mutant."""
+
+    by: str
+    """The test, or how the process ended."""
+    tests: int
+    """How many were run, the one that failed included."""
+
+
+def is_noticed(mutant: Mutant, folder: Path) -> Noticed | None:
+    """The first test that fails, or None."""
     copy = folder / mutant.name
     shutil.copytree(ROOT / "optimized", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    source = copy / LOOPS / mutant.file
-    source.write_text(source.read_text().replace(mutant.before, mutant.after))
+    (copy / LOOPS / mutant.file).write_text(altered(mutant), encoding="utf-8")
     paths = " ".join(map(str, (ROOT / "spec", ROOT / "reference", copy, ROOT / "tools", ROOT)))
     environment = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTHONPATH")}
     options = ["-x", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={paths}", "-k", CHOSEN]
@@ -72,22 +89,7 @@ def is_noticed(mutant: Mutant, folder: Path) -> str | None:
     shutil.rmtree(copy)
     if done.returncode == 0:
         return None
-    found = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return found[0] if found else f"the process ended with {done.returncode}"
-
-
-def main(names: list[str]) -> int:
-    """All of them, or those named."""
-    survivors = []
-    with tempfile.TemporaryDirectory() as folder:
-        for mutant in MUTANTS:
-            if not names or mutant.name in names:
-                by = is_noticed(mutant, Path(folder))
-                print(f"{mutant.name}: {by or 'SURVIVES'}"[:150], flush=True)
-                survivors += [mutant.name] if by is None else []
-    print(f"{len(survivors)} survive{': ' if survivors else ''}{', '.join(survivors)}")
-    return 1 if survivors else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    passed = re.search(r"(\d+) passed", done.stdout)
+    by = failed[1].rpartition("/")[2] if failed else f"the process ended with {done.returncode}"
+    return Noticed(by, 1 + (int(passed[1]) if passed else 0))

@@ -18,8 +18,9 @@ import linecache
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, TypeAlias
 
 Replacement: TypeAlias = tuple[str, str]
@@ -64,7 +65,7 @@ def mutated_module(module_name: str, replacements: Sequence[Replacement], depend
     copies: dict[str, ModuleType] = {}
     copies[module_name] = _load(module_name, altered(module_name, replacements), number, copies)
     for dependent in dependents:
-        copies[dependent] = _load(dependent, _source(dependent), number, copies)
+        copies[dependent] = _load(dependent, None, number, copies)
     return copies[dependents[-1] if dependents else module_name]
 
 
@@ -79,24 +80,40 @@ def altered(module_name: str, replacements: Sequence[Replacement]) -> str:
 
 
 def _source(module_name: str) -> str:
+    return _path(module_name).read_text(encoding="utf-8")
+
+
+def _path(module_name: str) -> Path:
     spec = importlib.util.find_spec(module_name)
     if spec is None or spec.origin is None or not spec.has_location:
         raise MutationError(f"no source file for module {module_name!r}")
-    return Path(spec.origin).read_text(encoding="utf-8")
+    return Path(spec.origin)
 
 
-def _load(module_name: str, text: str, number: int, copies: Mapping[str, ModuleType]) -> ModuleType:
-    """Run `text` as a module whose imports see `copies` instead of the originals."""
+def _load(module_name: str, text: str | None, number: int, copies: Mapping[str, ModuleType]) -> ModuleType:
+    """Run `text`, or a module's own text, as a module whose imports see `copies` instead of the originals."""
     private = f"{module_name}__mutant_{number}"
     module = ModuleType(private)
     module.__package__ = module_name.rpartition(".")[0]
-    filename = module.__file__ = f"<{private}>"
-    # What reads source text back (inspect, tracebacks, kernel compilers) asks linecache; no mtime: it never expires.
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    if text is None:
+        filename = str(_path(module_name))
+        code = _compiled(filename, _source(module_name))
+    else:
+        filename = f"<{private}>"
+        code = compile(text, filename, "exec", dont_inherit=True)
+        # What reads text back (inspect, tracebacks, kernel compilers) asks linecache; no mtime: it never expires.
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    module.__file__ = filename
     module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importer(copies)}
     sys.modules[private] = module  # dataclasses looks its module up there
-    exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)
+    exec(code, module.__dict__)
     return module
+
+
+@cache
+def _compiled(filename: str, text: str) -> CodeType:
+    """The code of a module that is loaded again as it is: most of the time of loading a mutant, if made each time."""
+    return compile(text, filename, "exec", dont_inherit=True)
 
 
 def _importer(copies: Mapping[str, ModuleType]) -> Any:

@@ -18,8 +18,11 @@ TRUSTED: Final = mutant(
         "        mine: Prefix | None = self\n",
         "        return self._hash == other._hash\n        mine: Prefix | None = self\n",
     ),
-)
-"""Hashes of tuples of integers are the same in every process, so a collision can be prepared; the traces have one."""
+    ("hash((namespace if parent is None else parent._hash, block_tokens))",
+     "hash((namespace if parent is None else parent._hash, block_tokens)) & 0xFF"),
+)  # fmt: skip
+"""Hashes of tuples of integers are the same in every process, so a collision can be prepared; the traces have one. Who
+has prepared none meets one by chance once the hash is short, and so do random programs."""
 
 
 def _keyed(name: str, key: str) -> Mutant:

@@ -3,7 +3,8 @@
 A *fact* is a bug as its project met it; the facts are data (`facts.jsonl`), in our own words. A *record* says that the
 cause of a bug has a counterpart in a block manager of our kind: a trace in `tests/corpus` sets it off, a mutant of the
 reference has it, and the record names the law and the line of the trace at which the kit notices. What cannot arise
-here, and what no trace can show, says so in its fact.
+here, and what no trace can show, says so in its fact. Bugs of kernels (`kernel_facts.jsonl`) have no trace: their
+records name mutants of the catalogue.
 """
 
 import json
@@ -16,6 +17,7 @@ from pagedkv.conformance.mutation import Mutant
 
 CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FACTS: Final = Path(__file__).parent / "facts.jsonl"
+KERNEL_FACTS: Final = Path(__file__).parent / "kernel_facts.jsonl"
 
 EXPECTATION: Final = "the trace's expectation"
 CRASH: Final = "misuse raises Misuse, and nothing else is raised"
@@ -27,6 +29,8 @@ class Fact:
 
     id: str
     project: str
+    kind: str
+    """Its class; see `kernels.CLASSES`."""
     links: tuple[str, ...]
     wrong: str
     """What went wrong there, and why."""
@@ -57,8 +61,8 @@ class Record:
         return path
 
 
-def facts() -> Iterator[Fact]:
-    """All of them, in the order of their ids."""
-    for line in FACTS.read_text(encoding="utf-8").splitlines():
+def facts(path: Path = FACTS) -> Iterator[Fact]:
+    """Those of block managers, or of another file, in the order of their ids."""
+    for line in path.read_text(encoding="utf-8").splitlines():
         fact = json.loads(line)
         yield Fact(**{**fact, "links": tuple(fact["links"])})

@@ -1,0 +1,67 @@
+"""Hunting a broken block manager: with random programs, and through the states of small pools."""
+
+from dataclasses import replace
+from typing import Final
+
+from pagedkv.conformance import exhaustive, fuzz
+from pagedkv.conformance.exhaustive import slices_for
+from pagedkv.conformance.mutation import Mutant
+from pagedkv.conformance.plans import declared
+from pagedkv.spec import Misuse
+from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.trace import Trace
+
+from tests.conformance.mutants.limits import answering
+from tests.conformance.mutants.records import Hunt, Kill
+
+PROGRAMS: Final = 3_000
+STEPS: Final = 60
+STATES: Final = 60
+"""Of each slice. All of them are for what is right."""
+
+
+def subject_of(mutant: Mutant) -> SubjectFactory:
+    """The broken manager, with the option switched on without which nothing is broken."""
+    broken: SubjectFactory = answering(mutant.load())
+    return (lambda config: broken(replace(config, dedup=True))) if "dedup" in mutant.needs else broken
+
+
+def hunt(mutant: Mutant, seed: int) -> Hunt:
+    """Both oracles, on one load of the mutant."""
+    return hunted(subject_of(mutant), seed)
+
+
+def hunted(broken: SubjectFactory, seed: int, *, programs: int = PROGRAMS, steps: int = STEPS) -> Hunt:
+    """Both oracles, on a subject."""
+    random, trace = by_programs(broken, seed, programs=programs, steps=steps)
+    return Hunt(tuple(filter(None, (random, by_slices(broken)))), trace)
+
+
+def by_programs(broken: SubjectFactory, seed: int, *, programs: int, steps: int) -> tuple[Kill | None, Trace | None]:
+    """Random programs of this seed, and the minimal trace."""
+    report = fuzz.run(broken, seed=seed, programs=programs, steps=steps)
+    found = report.violation
+    if found is None:
+        return None, None
+    return Kill("ledger", found.law, report.steps, found.program), found.trace
+
+
+def by_slices(broken: SubjectFactory) -> Kill | None:
+    """The slices one after another, each breadth first."""
+    transitions = 0
+    for number, part in enumerate(slices_for(declared(broken))):
+        report = _slice(broken, part.name)
+        if report is None:
+            continue
+        transitions += report.transitions
+        if report.violation is not None:
+            return Kill("exhaustive", f"{part.name}: {report.violation.law}", transitions, number)
+    return None
+
+
+def _slice(broken: SubjectFactory, name: str) -> exhaustive.SliceReport | None:
+    """None where the subject cannot be made with the options of the slice."""
+    try:
+        return exhaustive.run(broken, name, max_states=STATES)
+    except Misuse:
+        return None
