@@ -95,7 +95,11 @@ class Entry:
     @property
     def digest(self) -> str:
         """Of what is broken, and how: the result of another fault is no result of this one."""
-        return hashlib.sha256(repr(self.mutant).encode()).hexdigest()[:12]
+        fault = {name: sorted(value) if isinstance(value, frozenset) else value for name, value in self._fields()}
+        return hashlib.sha256(repr(fault).encode()).hexdigest()[:12]
+
+    def _fields(self) -> list[tuple[str, object]]:
+        return [*(vars(self.mutant) if isinstance(self.mutant, Mutant) else self.mutant._asdict()).items()]
 
     def applies(self) -> None:
         """Raises `MutationError` unless each anchor occurs once in the text as it is."""

@@ -51,7 +51,7 @@ def hunt_loops(mutant: Mutant, seed: int) -> Hunt:
     loaded = mutant.load()
     kills = {kill.oracle: kill for kill in _by_laws(loaded, OF_LOOPS, seed)}
     random, trace = by_programs(subject_of(loaded), seed, programs=350, steps=STEPS)
-    for kill in (random, by_slices(subject_of(loaded))):
+    for kill in (random, by_slices(subject_of(loaded))[0]):
         if kill is not None:
             kills[kill.oracle] = kill
     return Hunt(tuple(kills.values()), trace)

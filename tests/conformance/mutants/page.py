@@ -18,10 +18,13 @@ _INTRODUCTION: Final = """\
 
 A test suite is worth what it notices. This is a catalogue of {mutants} named ways to break pagedkv, each a fault that
 means something: a lost reference, a window off by one, a mask on keys and not on values. A mutant replaces text that
-occurs exactly once, in memory, as its module is imported; no file is touched. `make mutants` hunts every one of them
-with no hint of where to look, from seed {seed}, and writes this page and [mutants.json](mutants.json). Every mutant is
-counted, whatever became of it: {statuses}. The first program of a run has to notice a canary, `{canary}`; where it
-lives the alarm does not ring, and the run ends there. All of it took {minutes} minutes of one core.
+occurs exactly once, in memory, as its module is imported; no file is touched (loops of the CPU are compiled from a copy
+elsewhere). `make mutants` hunts every one of them with no hint of where to look, from seed {seed}, and writes this page
+and [mutants.json](mutants.json). Of {mutants}, whatever became of them:
+{statuses}.
+
+The first program of a run has to notice a canary, `{canary}`; where it lives the alarm does not ring, and the
+run ends there. All of it took {minutes} minutes of one core.
 
 | oracle | what it holds the mutant against |
 |---|---|

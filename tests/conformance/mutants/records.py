@@ -19,7 +19,7 @@ STATUSES: Final[tuple[Status, ...]] = ("killed", "survived", "dead anchor", "cra
 
 ORACLES: Final[Mapping[str, str]] = {
     "ledger": "random programs: each answer, each table, count and entry, and the meaning, after each operation",
-    "exhaustive": "the same, in every state of small pools, breadth first (60 states a slice at most)",
+    "exhaustive": "the same in the states of small pools, breadth first: 60 a slice, or all if nothing else notices",
     "poison": "what may not be read may hold anything: the same bits",
     "relations": "two ways to the same result have the same bits: placement, sharing, history, batch, order of splits",
     "probes": "one-hot and census inputs, whose result is known bit for bit",

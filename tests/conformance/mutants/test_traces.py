@@ -30,7 +30,7 @@ def test_a_trace_breaks_its_law_on_the_mutant_and_none_on_what_is_intact(key: st
     assert replay(kept.trace, entry.family.intact()).verdict == "holds"
 
 
-def test_whatever_random_programs_notice_has_a_trace() -> None:
+def test_whatever_programs_notice_has_a_trace() -> None:
     noticed = {key for key, result in campaign.results().items() if result.trace_length is not None}
     assert set(TRACES) == noticed
 
