@@ -145,6 +145,15 @@ def test_an_operation_is_always_as_many_launches(operation: str) -> None:
     assert numbers == {NUM_LAUNCHES[operation.partition(" ")[0]]}
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_decision_may_have_all_the_registers_that_there_are(target: str) -> None:
+    """Where the assembler would set a limit of its own; a program of a row shares a multiprocessor with others."""
+    launches = [each for operation in OPERATIONS for each in launches_of(usual(operation), target)]
+    free = {each.name for each in launches if each.kwargs.get("maxnreg") == 255}
+    nvidia = TARGETS[target].backend == "cuda"
+    assert free == {each.name for each in launches if is_decision(each.name) and nvidia}
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_grids_and_constants_follow_from_shapes_alone(operation: str) -> None:
     """So that what a graph has captured serves whatever the tensors hold."""
