@@ -6,13 +6,11 @@ on with the next program. So all laws that the programs can break are seen, and 
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import patch
 
 from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.adapters.scheduler import OWN_LAWS
@@ -20,7 +18,7 @@ from pagedkv.conformance.driver import COPIED
 from pagedkv.conformance.laws import applicable
 from pagedkv.conformance.plans import declared, small
 from pagedkv.conformance.shrinking import Failure, minimise, trace_of
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.slices import Slice
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import save
@@ -49,12 +47,12 @@ class Outcome:
     failures: dict[str, Failure] = field(default_factory=dict)
     """The shortest failure met for each law."""
 
-    def note(self, failure: Failure) -> bool:
-        """Remember a failure, and go on."""
+    def note(self, failure: Failure) -> str:
+        """Remember a failure, and go on: its law is known."""
         known = self.failures.get(failure.violation.law)
         if known is None or len(failure.program) < len(known.program):
             self.failures[failure.violation.law] = failure
-        return True
+        return failure.violation.law
 
 
 def hold(variant: Variant, programs: int, tell: Callable[[str], None]) -> Outcome:
@@ -64,7 +62,7 @@ def hold(variant: Variant, programs: int, tell: Callable[[str], None]) -> Outcom
     outcome.capabilities = named(capabilities)
     outcome.laws = tuple(law for law in applicable(capabilities) if law not in OWN_LAWS and shown(factory, law))
 
-    def fuzzed(failure: Failure) -> bool:
+    def fuzzed(failure: Failure) -> str:
         outcome.failed += 1
         return outcome.note(failure)
 
@@ -72,24 +70,19 @@ def hold(variant: Variant, programs: int, tell: Callable[[str], None]) -> Outcom
         report = fuzz.run(factory, seed=0, programs=programs, steps=variant.steps, excuse=fuzzed)
         outcome.programs, outcome.operations = report.programs, report.steps
         tell(f"{variant.factory}: {report.programs} programs, {report.steps} operations, {outcome.failed} broke a law")
-    with engine_slices(capabilities):
-        for part in exhaustive.slices_for(capabilities):
-            visited = exhaustive.run(factory, part.name, excuse=outcome.note)
-            outcome.slices[part.name] = [visited.states, visited.transitions, visited.excused]
-            tell(f"{variant.factory}: {part.name}, {visited.states} states, {visited.transitions} transitions")
+    for part in engine_slices(capabilities):
+        visited = exhaustive.run(factory, part, excuse=outcome.note)
+        outcome.slices[part.name] = [visited.states, visited.transitions, sum(visited.excused.values())]
+        tell(f"{variant.factory}: {part.name}, {visited.states} states, {visited.transitions} transitions")
     outcome.failures = {law: minimise(factory, failure) for law, failure in outcome.failures.items()}
     return outcome
 
 
-@contextmanager
-def engine_slices(capabilities: Capabilities) -> Iterator[None]:
-    """The kit runs slices by name: here its names stand for the slices of engines, with the options of a subject."""
-    parts = {
-        name: replace(part, config=replace(part.config, publish=capabilities.publish, dedup=capabilities.dedup))
-        for name, part in ENGINE_SLICES.items()
-    }
-    with patch.dict(SLICES, parts, clear=True):
-        yield
+def engine_slices(capabilities: Capabilities) -> Iterator[Slice]:
+    """The slices of engines that a subject can run, with its options."""
+    options: dict[str, Any] = {"publish": capabilities.publish, "dedup": capabilities.dedup}
+    parts = (replace(part, config=replace(part.config, **options)) for part in ENGINE_SLICES)
+    return exhaustive.slices_for(capabilities, parts)
 
 
 def named(capabilities: Capabilities) -> tuple[str, ...]:

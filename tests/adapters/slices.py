@@ -4,7 +4,7 @@ In `hits` no text is written twice, since vLLM keeps both blocks then and the ki
 of a block, so that all full blocks are hit, and nothing is appended.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from pagedkv.conformance.slices import Move, Slice
@@ -77,25 +77,21 @@ def sliding(state: State) -> Iterator[Move]:
         yield from (_admit(spare, tuple(100 * ord(spare) + i for i in range(length))) for length in (1, 4))
 
 
-ENGINE_SLICES: Final[Mapping[str, Slice]] = {
-    part.name: part
-    for part in (
-        Slice("plain", Config(num_blocks=4, block_size=2, prefix_cache=False), plain, ()),
-        Slice("chunks", Config(num_blocks=3, block_size=2, prefix_cache=False), chunks, ("reserve",)),
-        Slice("hits", Config(num_blocks=4, block_size=2), hits, ("prefix_cache", "preempt"), with_tokens=True),
-        Slice(
-            "sliding",
-            Config(num_blocks=5, block_size=1, prefix_cache=False, sliding_window=2, max_rollback=1),
-            sliding,
-            ("sliding_window",),
-        ),
-        Slice(
-            "sliding hits",
-            Config(num_blocks=4, block_size=2, sliding_window=3),
-            hits,
-            ("sliding_window", "prefix_cache", "preempt"),
-            with_tokens=True,
-        ),
-    )
-}
-"""By name."""
+ENGINE_SLICES: Final = (
+    Slice("plain", Config(num_blocks=4, block_size=2, prefix_cache=False), plain, ()),
+    Slice("chunks", Config(num_blocks=3, block_size=2, prefix_cache=False), chunks, ("reserve",)),
+    Slice("hits", Config(num_blocks=4, block_size=2), hits, ("prefix_cache", "preempt"), with_tokens=True),
+    Slice(
+        "sliding",
+        Config(num_blocks=5, block_size=1, prefix_cache=False, sliding_window=2, max_rollback=1),
+        sliding,
+        ("sliding_window",),
+    ),
+    Slice(
+        "sliding hits",
+        Config(num_blocks=4, block_size=2, sliding_window=3),
+        hits,
+        ("sliding_window", "prefix_cache", "preempt"),
+        with_tokens=True,
+    ),
+)

@@ -226,12 +226,12 @@ def measure_minimal(results: Results) -> None:
         )  # fmt: skip
 
 
-def _keeping(found: list[Failure]) -> Callable[[Failure], bool]:
+def _keeping(found: list[Failure]) -> Callable[[Failure], str | None]:
     """Excuses nothing, and keeps what it is asked about."""
 
-    def keep(failure: Failure) -> bool:
+    def keep(failure: Failure) -> str | None:
         found.append(failure)
-        return False
+        return None
 
     return keep
 

@@ -11,6 +11,7 @@ from pagedkv.conformance import exhaustive
 from pagedkv.conformance.driver import Differential, Violation
 from pagedkv.conformance.fuzz import run
 from pagedkv.conformance.model import ModelSubject
+from pagedkv.conformance.slices import SLICES
 from pagedkv.spec import (
     HOLE, Admit, Append, Block, Commit, Config, Copy, Evict, Fork, Free, Lookup, Misuse, Ok, Operation, Outcome,
     Refused, RequestId,
@@ -93,10 +94,10 @@ class Copied(ModelSubject):
 
 
 def test_what_cannot_be_copied_is_a_violation_of_the_state_that_it_is_in() -> None:
-    report = exhaustive.run(Copied, "core")
-    assert report.violation is not None
-    assert report.violation.law == "a subject that has copy can be copied"
-    assert (report.states, report.path) == (1, ())
+    report = exhaustive.run(Copied, SLICES["core"])
+    assert report.failure is not None
+    assert report.failure.violation.law == "a subject that has copy can be copied"
+    assert (report.states, report.failure.program) == (1, ())
 
 
 class Failing(ModelSubject):

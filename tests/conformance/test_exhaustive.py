@@ -1,15 +1,18 @@
 """The exhaustive slices: their counts are pinned, and what they must find, they find."""
 
+import signal
 from typing import cast
 
 import pytest
 
+from pagedkv.conformance import in_time
 from pagedkv.conformance.exhaustive import canonical, run, slices_for
+from pagedkv.conformance.model import ModelSubject
 from pagedkv.conformance.slices import SLICES
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference import BlockManager
-from pagedkv.spec import Config, Misuse, State, admit
+from pagedkv.spec import Config, Free, Outcome, RequestId, State, admit
 from pagedkv.spec.subject import SubjectFactory
 
 PINNED = {
@@ -35,8 +38,8 @@ CASES += [(ON_THE_DEVICE, part.name) for part in slices_for(DeviceSubject.capabi
 
 @pytest.mark.parametrize(("factory", "name"), CASES)
 def test_every_transition_of_a_slice_holds_and_their_number_is_known(factory: SubjectFactory, name: str) -> None:
-    report = run(factory, name)
-    assert report.violation is None, f"{report.violation}\n" + "\n".join(map(repr, report.path))
+    report = run(factory, SLICES[name])
+    assert report.failure is None, report.failure
     assert (report.states, report.transitions, report.refused) == PINNED[name]
 
 
@@ -45,7 +48,7 @@ def test_the_device_pool_takes_part_where_nothing_is_the_host_s() -> None:
 
 
 def test_the_states_do_not_depend_on_how_blocks_were_relabelled() -> None:
-    assert run(BlockManager, "core", seed=1).states == run(BlockManager, "core", seed=2).states
+    assert run(BlockManager, SLICES["core"], seed=1).states == run(BlockManager, SLICES["core"], seed=2).states
 
 
 def test_a_state_has_one_description_under_any_names_and_places() -> None:
@@ -58,6 +61,16 @@ def test_a_state_has_one_description_under_any_names_and_places() -> None:
     assert canonical(one, True) != canonical(longer, True)
 
 
-def test_an_unknown_slice_is_misuse() -> None:
-    with pytest.raises(Misuse, match=r"slice_name='sideways'.*core"):
-        run(BlockManager, "sideways")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="only a POSIX system can interrupt what hangs")
+def test_a_hang_is_a_violation_of_the_transition_that_hung(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path is told; what hangs when a path is replayed, too."""
+
+    class Hanging(ModelSubject):
+        def free(self, request: RequestId) -> Outcome:
+            while True:
+                pass
+
+    monkeypatch.setattr(in_time, "LIMIT_S", 0.1)
+    failure = run(Hanging, SLICES["core"]).failure
+    assert failure is not None
+    assert (failure.violation.law, failure.program[-1]) == (in_time.IN_TIME, Free("a"))

@@ -94,7 +94,12 @@ def test_a_failure_that_does_not_come_back_is_said_to_be_one(pytester: pytest.Py
     assert "the subject does not do the same every time" in "\n".join(told)
 
 
-def test_what_is_declared_and_not_exercised_fails(pytester: pytest.Pytester) -> None:
+def test_what_is_declared_and_not_exercised_fails_where_so_much_ran_that_it_should_have_been(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = hold(pytester, "Right", "--pagedkv-programs=1", "--pagedkv-steps=1", "-k", "programs")
+    short.assert_outcomes(passed=1, deselected=2)
+    monkeypatch.setattr("pagedkv.conformance.fuzz.ENOUGH", 1)
     result = hold(pytester, "Right", "--pagedkv-programs=1", "--pagedkv-steps=1", "-k", "programs")
     result.assert_outcomes(failed=1, deselected=2)
     assert failure(result)[0] == "declared, but exercised by none of 1 programs: fork, truncate"

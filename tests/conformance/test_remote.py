@@ -14,11 +14,13 @@ import pytest
 
 from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.driver import Differential, Violation
+from pagedkv.conformance.in_time import IN_TIME
 from pagedkv.conformance.protocol import header_json, operation_json, write
 from pagedkv.conformance.remote import Remote
-from pagedkv.conformance.remote_process import IN_TIME, ONE_LINE, SURVIVES, Running
+from pagedkv.conformance.remote_process import ONE_LINE, SURVIVES, Running
 from pagedkv.conformance.replay import replay
 from pagedkv.conformance.serve import Server
+from pagedkv.conformance.slices import SLICES
 from pagedkv.conformance.subjects import subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Admit, Append, Commit, Config, Fork, Free, Misuse, Operation
@@ -228,7 +230,7 @@ def test_an_older_subject_that_is_asked_again_is_as_it_was() -> None:
 
 
 def test_every_state_of_a_slice_needs_one_process() -> None:
-    report = exhaustive.run(subject("process:reference"), "core", max_states=12)
+    report = exhaustive.run(subject("process:reference"), SLICES["core"], max_states=12)
     assert report.violation is None, report.violation
     assert report.states == 12
 

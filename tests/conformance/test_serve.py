@@ -69,7 +69,7 @@ def test_a_subject_is_judged_as_by_the_driver(name: str) -> None:
     asked = [b'{"op":"admit","request":"a","tokens":[1],"observe":true}',
              b'{"op":"append","request":"a","tokens":[2],"observe":true}']  # fmt: skip
     answers = [read_answer(server.answer(line), batch=False).outcomes for line in asked]
-    assert (violation.value.law, violation.value.detail) in answers
+    assert Broken(violation.value.law, violation.value.detail, violation.value.kind) in answers
     assert violation.value.law == law
 
 
@@ -149,6 +149,6 @@ def test_a_child_that_dies_is_reported_and_replaced() -> None:
                 server.stdin.flush()
                 answers.append(server.stdout.readline())
             assert "capabilities" in read(answers[0])
-            assert read_answer(answers[-1], batch=False).outcomes == Broken(SURVIVES, "it exited with code 7")
+            assert read_answer(answers[-1], batch=False).outcomes == Broken(SURVIVES, *["it exited with code 7"] * 2)
         server.stdin.close()
         assert server.wait(60) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pagedkv.cli.main import main
 from pagedkv.conformance.profiles import PROFILES
+from pagedkv.conformance.slices import SLICES
 from pagedkv.spec.trace import load
 
 from tests.tools.test_command import ADMIT, BROKEN, trace_file
@@ -80,7 +81,7 @@ def test_a_limit_is_for_what_runs_in_a_process_of_its_own(capsys: pytest.Capture
 def test_states_that_were_reached_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pagedkv.cli.fuzz.scopes_for", lambda factory: ["rolling"])
+    monkeypatch.setattr("pagedkv.cli.fuzz.slices_for", lambda capabilities: [SLICES["rolling"]])
     fuzz = ["fuzz", "--subject", "reference", "--programs", "3", "--steps", "10", "--states", "--out", str(tmp_path)]
     assert main([*fuzz, "--json"]) == 0
     (states,) = json.loads(capsys.readouterr().out)["states"]

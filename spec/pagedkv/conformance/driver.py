@@ -36,11 +36,14 @@ COPIED: Final = "a subject that has copy can be copied"
 
 
 class Violation(AssertionError):
-    """The subject broke a law of the specification: which, how, and at which operation."""
+    """The subject broke a law of the specification: which, how, and at which operation.
 
-    def __init__(self, law: str, detail: str, operation: Operation | None = None) -> None:
+    `kind` tells faults apart that break one law: the type of an exception, or how a process ended.
+    """
+
+    def __init__(self, law: str, detail: str, operation: Operation | None = None, *, kind: str = "") -> None:
         super().__init__(f"{law}: {detail} (at {operation!r})")
-        self.law, self.detail, self.operation = law, detail, operation
+        self.law, self.detail, self.operation, self.kind = law, detail, operation, kind
 
 
 @contextmanager
@@ -49,11 +52,11 @@ def _told(law: str, who: str, operation: Operation | None) -> Iterator[None]:
     try:
         yield
     except Violation as failure:
-        raise Violation(failure.law, failure.detail, operation) from failure
+        raise Violation(failure.law, failure.detail, operation, kind=failure.kind) from failure
     except (Exception, SystemExit) as crash:
         if law == RAISES and isinstance(crash, Misuse):
             raise
-        raise Violation(law, f"{who} raised {crash!r}", operation) from crash
+        raise Violation(law, f"{who} raised {crash!r}", operation, kind=type(crash).__name__) from crash
 
 
 class _Row(NamedTuple):
@@ -145,7 +148,8 @@ class Differential:
         self._check_contents(seen, None, None)
 
     def finish(self) -> None:
-        """The drain rule: without requests, pins and steps every block is available, and what fits is admitted.
+        """The drain rule: without requests, pins and steps every block is available, and what fits is admitted and
+        computed, as an engine would.
 
         Each step compares availability and answers, so taking the steps is the check.
         """
@@ -156,7 +160,9 @@ class Differential:
                 self.step(Unpin(pinned.tokens, pinned.namespace))
         for request in list(self.state.requests):
             self.step(Free(request))
-        self.step(Admit("drain", tuple(range(self.config.num_blocks * self.config.block_size)), "drain"))
+        whole = tuple(range(self.config.num_blocks * self.config.block_size))
+        self.step(Admit("drain", whole, "drain"))
+        self.step(Commit("drain", len(whole)))
         self.step(Free("drain"))
 
     def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:

@@ -13,15 +13,17 @@ that the subject under test reaches.
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, TypeAlias
 
 from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.shrinking import Failure
+from pagedkv.conformance.in_time import in_time
+from pagedkv.conformance.shrinking import Excusing, Failure
 from pagedkv.conformance.slices import SLICES, Slice
-from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Permute, Refused, RequestId, State
+from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Outcome, Permute, Refused, RequestId, State
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 
 Key: TypeAlias = tuple[Any, ...]
@@ -30,54 +32,61 @@ Program: TypeAlias = tuple[Operation, ...]
 
 @dataclass(frozen=True)
 class SliceReport:
-    """What was visited. `violation` is None if every transition held."""
+    """What was visited. `failure` is None if every transition held."""
 
     name: str
     states: int
     transitions: int
     refused: int
     seconds: float
-    violation: Violation | None = None
-    path: Program = ()
-    """The program that ends in the violation."""
-    excused: int = 0
-    """Transitions whose violation was known, and which were not followed."""
+    failure: Failure | None = None
+    """The program that ends in a violation."""
+    excused: Mapping[str, int] = field(default_factory=dict)
+    """Transitions whose violation was known, and which were not followed, by what is known."""
     visited: frozenset[Key] = frozenset()
     """The states, if all were visited."""
+
+    @property
+    def violation(self) -> Violation | None:
+        return self.failure and self.failure.violation
 
 
 def run(
     factory: SubjectFactory,
-    slice_name: str,
+    part: Slice,
     *,
     seed: int = 0,
     max_states: int | None = None,
-    excuse: Callable[[Failure], bool] | None = None,
+    excuse: Excusing | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SliceReport:
     """Visit a slice on a subject. `max_states` stops early (a sample, not a proof).
 
     Stops at the first violation that `excuse` does not know of (`known.Excuse`).
     """
-    if slice_name not in SLICES:
-        raise Misuse("slice_name", slice_name, f"one of {', '.join(SLICES)}")
-    part, rng, start = SLICES[slice_name], random.Random(seed), time.perf_counter()
+    rng, start = random.Random(seed), time.perf_counter()
     first = Differential(factory, part.config)
     seen: set[Key] = {canonical(first.state, part.with_tokens)}
     frontier = [first]
-    transitions = refused = excused = 0
+    transitions = refused = 0
+    failure, excused = None, Counter[str]()
+
+    def report() -> SliceReport:
+        visited, seconds = frozenset(() if failure else seen), time.perf_counter() - start
+        return SliceReport(part.name, len(seen), transitions, refused, seconds, failure, dict(excused), visited)
+
     for here in frontier:  # grows while it is walked: breadth first
         for move in part.moves(here.state):
             there, transitions = here, transitions + 1
             try:
                 there = here.copy() or _replayed(factory, part.config, here.log)
-                outcomes = [there.step(operation) for operation in (*_relabelling(here, rng), *move)]
+                outcomes = [_step(there, operation) for operation in (*_relabelling(here, rng), *move)]
             except Violation as violation:
-                path, seconds = tuple(there.log), time.perf_counter() - start
-                if excuse and excuse(Failure(part.config, path, violation)):
-                    excused += 1
-                    continue
-                return SliceReport(slice_name, len(seen), transitions, refused, seconds, violation, path, excused)
+                failure = Failure(part.config, tuple(there.log), violation)
+                if excuse is None or (known := excuse(failure)) is None:
+                    return report()
+                failure, excused[known] = None, excused[known] + 1
+                continue
             refused += any(isinstance(o, tuple) and isinstance(o[0], Refused) for o in outcomes)
             key = canonical(there.state, part.with_tokens)
             if key not in seen and (max_states is None or len(seen) < max_states):
@@ -85,21 +94,24 @@ def run(
                 frontier.append(there)
         if progress:
             progress(len(seen), transitions)
-    seconds = time.perf_counter() - start
-    visited = frozenset(seen)
-    return SliceReport(slice_name, len(seen), transitions, refused, seconds, excused=excused, visited=visited)
+    return report()
 
 
 def _replayed(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Differential:
     fresh = Differential(factory, config)
     for operation in program:
-        fresh.step(operation)
+        _step(fresh, operation)
     return fresh
 
 
-def slices_for(capabilities: Capabilities) -> Iterator[Slice]:
+def _step(differential: Differential, operation: Operation) -> tuple[Outcome, ...] | Misuse:
+    with in_time(operation):
+        return differential.step(operation)
+
+
+def slices_for(capabilities: Capabilities, slices: Iterable[Slice] = tuple(SLICES.values())) -> Iterator[Slice]:
     """The slices that a subject can run."""
-    return (part for part in SLICES.values() if all(getattr(capabilities, need) for need in part.requires))
+    return (part for part in slices if all(getattr(capabilities, need) for need in part.requires))
 
 
 def canonical(state: State, with_tokens: bool) -> Key:

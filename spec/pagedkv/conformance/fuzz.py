@@ -8,7 +8,7 @@ unless the run was too short to expect it.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from pagedkv.conformance.driver import Differential, Violation
 from pagedkv.conformance.in_time import in_time
 from pagedkv.conformance.plans import declared, draw_plan
 from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.shrinking import Failure, finish, minimise, trace_of
+from pagedkv.conformance.shrinking import Excusing, Failure, finish, minimise, trace_of
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Trace, save
@@ -75,8 +75,8 @@ class FuzzReport:
     undeclared: tuple[str, ...]
     """Capabilities that were not tested, because the subject does not declare them."""
     seconds: float
-    excused: int = 0
-    """Programs that failed in a way that is known (`known.Excuse`)."""
+    excused: Mapping[str, int] = field(default_factory=dict)
+    """Programs that failed in a way that is known, by what is known (`known.Excuse`)."""
     violation: Found | None = None
 
     @property
@@ -110,7 +110,7 @@ def run(
     steps: int = 60,
     out_dir: str | Path | None = None,
     minimal: bool = True,
-    excuse: Callable[[Failure], bool] | None = None,
+    excuse: Excusing | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> FuzzReport:
     """Run `programs` programs of `steps` operations each, and stop at the first violation.
@@ -123,7 +123,7 @@ def run(
         if value < 1:
             raise Misuse(name, value, "an integer >= 1")
     capabilities = declared(factory)
-    counts, start, done, excused, found = Counts(), time.perf_counter(), 0, 0, None
+    counts, start, done, excused, found = Counts(), time.perf_counter(), 0, Counter[str](), None
     for number in range(programs):
         dice = Dice(f"{seed}/{number}")
         plan = draw_plan(dice, capabilities, number)
@@ -131,8 +131,8 @@ def run(
         differential = Differential(factory, plan.config)
         failure = _program(Programmer(dice, plan, differential.capabilities), differential, steps, counts)
         done += len(failure.program if failure else differential.log)
-        if failure and excuse and excuse(failure):
-            excused += 1
+        if failure and excuse and (known := excuse(failure)) is not None:
+            excused[known] += 1
         elif failure:
             failure = minimise(factory, failure, excuse=excuse) if minimal else failure
             found = _found(failure, number, out_dir, f"fuzz-{seed}-{number}")
@@ -140,7 +140,7 @@ def run(
         if progress:
             progress(number + 1, done)
     report = _summary(seed, counts, done, capabilities, time.perf_counter() - start)
-    return replace(report, excused=excused, violation=found)
+    return replace(report, excused=dict(excused), violation=found)
 
 
 def _summary(seed: int, counts: Counts, steps: int, capabilities: Capabilities, seconds: float) -> FuzzReport:

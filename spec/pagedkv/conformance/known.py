@@ -17,7 +17,6 @@ another way is reported as new.
 """
 
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,24 +116,20 @@ def _line(report: ReplayReport) -> str:
 
 
 class Excuse:
-    """Tells whether a failing program is put down to a known failure, and counts those that are: what runs programs
-    calls it with each `Failure`, and passes over what it answers True to.
+    """Tells the known failure that a failing program is put down to, by its name: what runs programs passes over it.
 
     It costs one run of the program for each kind of operation that the pinned trace needs; nothing is made short.
     """
 
     def __init__(self, known: Sequence[KnownFailure], factory: SubjectFactory) -> None:
         self.factory = factory
-        self.counts: Counter[str] = Counter()
-        """Programs, by the name of the known failure."""
         self.needed = {each.name: needed for each in known if (needed := self._needed(each))}
 
-    def __call__(self, failure: Failure) -> bool:
+    def __call__(self, failure: Failure) -> str | None:
         for name, (law, kinds) in self.needed.items():
             if law == failure.violation.law and all(_needs(self.factory, failure, kind) for kind in kinds):
-                self.counts[name] += 1
-                return True
-        return False
+                return name
+        return None
 
     def _needed(self, each: KnownFailure) -> tuple[str, list[str]] | None:
         """The law and the kinds that the pinned trace itself needs; None if it fails no more as it should."""

@@ -72,7 +72,8 @@ class Machine(RuleBasedStateMachine):
         try:
             outcomes = self.differential.step(operation)
         except Violation as violation:
-            raise self._written(violation) from violation
+            self.broke(violation)
+            raise
         self.counts.step(operation, outcomes, before, self.differential.state)
 
     def teardown(self) -> None:
@@ -82,10 +83,11 @@ class Machine(RuleBasedStateMachine):
         try:
             finish(self.differential)
         except Violation as violation:
-            raise self._written(violation) from violation
+            self.broke(violation)
+            raise
 
-    def _written(self, violation: Violation) -> Violation:
-        """The violation, with a note of where its shortest program so far is written."""
+    def broke(self, violation: Violation) -> None:
+        """Write the shortest program so far, and note at the violation where it is."""
         self.failed = True
         law = violation.law
         slug = re.sub("[^a-z0-9]+", "-", law.lower()).strip("-")
@@ -98,7 +100,6 @@ class Machine(RuleBasedStateMachine):
             path.parent.mkdir(parents=True, exist_ok=True)
             save(trace_of(failure), path)
         violation.add_note(f"A short program is written to {path}; it replays with: pagedkv replay {path}")
-        return violation
 
 
 def machine_for(factory: SubjectFactory, name: str = "machine", out_dir: str | Path = FAILURES) -> type[Machine]:

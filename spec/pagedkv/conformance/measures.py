@@ -6,7 +6,6 @@ of it counts as operations and finds nothing, so the share is a lower bound on w
 the slice would reach.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pagedkv.conformance import exhaustive
@@ -14,7 +13,7 @@ from pagedkv.conformance.choosing import Dice
 from pagedkv.conformance.driver import Differential
 from pagedkv.conformance.plans import NAMESPACES, declared, draw_plan
 from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.slices import Slice
 from pagedkv.spec.subject import SubjectFactory
 
 
@@ -30,18 +29,12 @@ class Reached:
     operations: int
 
 
-def scopes_for(factory: SubjectFactory) -> Iterator[str]:
-    """The slices that a subject can run."""
-    return (part.name for part in exhaustive.slices_for(declared(factory)))
-
-
-def reached(factory: SubjectFactory, slice_name: str, *, seed: int, programs: int, steps: int) -> Reached:
+def reached(factory: SubjectFactory, part: Slice, *, seed: int, programs: int, steps: int) -> Reached:
     """Visit the slice exhaustively, then run random programs in its pool, and count the states that both have met.
 
     A violation is raised as it is: this is for subjects that hold.
     """
-    part = SLICES[slice_name]
-    all_states = exhaustive.run(factory, slice_name).visited
+    all_states = exhaustive.run(factory, part).visited
     most = max(len(key[0]) for key in all_states)
     met, operations = set[exhaustive.Key](), 0
     capabilities = declared(factory)
@@ -55,4 +48,4 @@ def reached(factory: SubjectFactory, slice_name: str, *, seed: int, programs: in
             operations += 1
             if len(differential.state.requests) <= most:
                 met.add(exhaustive.canonical(differential.state, part.with_tokens))
-    return Reached(slice_name, len(all_states), len(met & all_states), programs, operations)
+    return Reached(part.name, len(all_states), len(met & all_states), programs, operations)

@@ -73,9 +73,9 @@ class Plan:
     """Most texts are in the first; now and then one goes over to the other."""
 
 
-def small(factory: SubjectFactory, num_blocks: int = 4) -> BlockManagerSubject:
+def small(factory: SubjectFactory) -> BlockManagerSubject:
     """A subject with a small pool, to be looked at: with a prefix cache, which is on by default, or else without."""
-    plain = Config(num_blocks=num_blocks, block_size=2)
+    plain = Config(num_blocks=2, block_size=2)
     try:
         return factory(plain)
     except Misuse:

@@ -29,7 +29,7 @@ OPTIONS: Final = (
     Option("seed", "N", int, "draws the programs (default: --hypothesis-seed, or else from the commit)"),
     Option("traces", "PATH", Path, "a trace file, or a directory of them, that must hold"),
     Option("out", "DIR", Path, "where failing programs are written (default: failures)"),
-    Option("limit", "SECONDS", float, "for an operation of a subject in a process of its own"),
+    Option("limit-s", "SECONDS", float, "for an operation of a subject in a process of its own"),
 )
 """Each is a field of `suite_run.Options`."""
 

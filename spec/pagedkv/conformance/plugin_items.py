@@ -121,7 +121,7 @@ def _chosen(config: pytest.Config, options: Sequence[Option]) -> Iterator[tuple[
             if isinstance(value, Path) and config.inipath:
                 value = config.inipath.parent / value
         if value is not None:
-            yield "limit_s" if field == "limit" else field, value
+            yield field, value
 
 
 def _seed(config: pytest.Config) -> int:

@@ -92,6 +92,8 @@ class Broken(NamedTuple):
 
     law: str
     detail: str
+    kind: str = ""
+    """As of a `Violation`."""
 
 
 class Hello(NamedTuple):
@@ -133,8 +135,8 @@ def answer_json(answer: Answer, *, batch: bool) -> Json:
     match answer.outcomes:
         case Misuse() as misuse:
             line: Json = {"outcome": "error", "error": misuse.argument, "message": str(misuse)}
-        case Broken(law, detail):
-            line = {"outcome": "violation", "law": law, "detail": detail}
+        case Broken(law, detail, kind):
+            line = {"outcome": "violation", "law": law, "detail": detail} | ({"kind": kind} if kind else {})
         case outcomes if batch:
             line = {"rows": [_outcome_json(outcome) for outcome in outcomes]}
         case outcomes:
@@ -200,7 +202,7 @@ def _read_outcome(value: Json, name: str = "line") -> Outcome | Misuse | Broken:
         case "refused":
             return Refused(Reason(said["reason"]))
         case "violation":
-            return Broken(said["law"], said["detail"])
+            return Broken(said["law"], said["detail"], said.get("kind", ""))
     misuse = Misuse(said["error"], None, "something else")
     misuse.args = (said.get("message", f"{said['error']} is not allowed"),)
     return misuse
@@ -226,7 +228,7 @@ _OUTCOMES: Final[Mapping[str, tuple[Mapping[str, Reader], tuple[str, ...]]]] = {
     ),
     "refused": ({"outcome": string, "reason": one_of(tuple(Reason))}, ("reason",)),
     "error": ({"outcome": string, "error": string, "message": string}, ("error",)),
-    "violation": ({"outcome": string, "law": string, "detail": string}, ("law", "detail")),
+    "violation": ({"outcome": string, "law": string, "detail": string, "kind": string}, ("law", "detail")),
 }  # fmt: skip
 
 _REQUEST: Final[Mapping[str, Reader]] = {

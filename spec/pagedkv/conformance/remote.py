@@ -67,7 +67,7 @@ class Remote:
         self._process, self.serves = process, mark
         hello = self.ask(header_json(config), read_hello, limit_s)
         if not isinstance(hello, Hello):
-            raise hello if isinstance(hello, Misuse) else Violation(*hello)
+            raise hello if isinstance(hello, Misuse) else _violation(hello)
         self.known, process.restarts = hello
         return hello.capabilities
 
@@ -149,7 +149,7 @@ class RemoteSubject(ByValue):
                     self._remote.ask(earlier, read)
             answer = self._remote.ask({**line, "observe": observe}, partial(read_answer, batch=batch))
             if isinstance(answer.outcomes, Broken):
-                raise Violation(*answer.outcomes)
+                raise _violation(answer.outcomes)
         except Violation as failure:
             self._failure = failure  # what it says whenever it is asked again
             raise
@@ -174,6 +174,10 @@ class RemoteSubject(ByValue):
             references=seen.references,
             index=index and {block: Identity(of(str(i.namespace)), i.tokens) for block, i in index.items()},
         )
+
+
+def _violation(broken: Broken) -> Violation:
+    return Violation(broken.law, broken.detail, kind=broken.kind)
 
 
 def _restricted(seen: Snapshot, requests: Sequence[RequestId]) -> Snapshot:

@@ -16,10 +16,10 @@ from select import POLLIN, POLLOUT, poll
 from typing import IO, Final
 
 from pagedkv.conformance.driver import Violation
+from pagedkv.conformance.in_time import IN_TIME
 from pagedkv.spec import Misuse
 
 SURVIVES: Final = "a subject survives every operation"
-IN_TIME: Final = "an operation ends within its limit"
 ONE_LINE: Final = "an answer is one line of the protocol"
 
 MOST_OF_A_LINE: Final = 2**28
@@ -141,11 +141,11 @@ class Running:
         return f"{ending(code)}{half}"
 
     def _end_with(self, law: str, how: str) -> None:
-        """Raise, with what the program last said on stderr."""
+        """Raise, with what the program last said on stderr; `how` is what tells the fault."""
         self._pass_on_stderr()
         last = " ".join(self._told.decode(errors="replace").split())
         shown = f"; the last of its stderr: {last if len(last) < 400 else '…' + last[-400:]}" if last else ""
-        raise Violation(law, how + shown)
+        raise Violation(law, how + shown, kind=how.partition(" within the line")[0] if law == SURVIVES else "")
 
     def _pass_on_stderr(self) -> None:
         """To our own, as it comes."""

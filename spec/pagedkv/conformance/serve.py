@@ -57,7 +57,9 @@ class Server:
         except Misuse as misuse:
             return answer_json(Answer(misuse), batch=False)
         except (Exception, SystemExit) as crash:
-            return answer_json(Answer(Broken(RAISES, f"the subject cannot be made: {crash!r}")), batch=False)
+            return answer_json(
+                Answer(Broken(RAISES, f"the subject cannot be made: {crash!r}", type(crash).__name__)), batch=False
+            )
         self.subject, self.config, self.capabilities = made, config, capabilities
         return capabilities_json(capabilities, restarts=True)
 
@@ -79,7 +81,7 @@ class Server:
         try:
             seen = self.subject.observe(asked)
         except (Exception, SystemExit) as crash:
-            return Broken(OBSERVED, f"observe raised {crash!r}")
+            return Broken(OBSERVED, f"observe raised {crash!r}", type(crash).__name__)
         wrong = malformed_snapshot(seen, self.capabilities, whole=asked is None) or _not_text(seen)
         return Broken(OBSERVED, wrong) if wrong else seen
 
@@ -105,7 +107,7 @@ def _answered(call: Callable[[], Any], rows: int) -> Answer:
     except Misuse as misuse:
         return Answer(misuse)
     except (Exception, SystemExit) as crash:
-        return Answer(Broken(RAISES, f"the subject raised {crash!r}"))
+        return Answer(Broken(RAISES, f"the subject raised {crash!r}", type(crash).__name__))
     wrong = malformed_answer(outcomes, rows)
     return Answer(Broken(ANSWERS, wrong) if wrong else tuple(outcomes))
 
@@ -141,7 +143,7 @@ def supervise(work: Callable[[], None], answers: BinaryIO) -> None:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if finished:
             return
-        answers.write(write(answer_json(Answer(Broken(SURVIVES, ending(code))), batch=False)))
+        answers.write(write(answer_json(Answer(Broken(SURVIVES, ending(code), ending(code))), batch=False)))
         answers.flush()
 
 

@@ -6,8 +6,9 @@ block of the pool, an option, a name), until no single one can go.
 
 What is kept is the *law*, not the place: a shorter program that breaks the same law earlier, or elsewhere, is taken as
 the same fault, since the place moves with everything that is left out; where the subject raised something, it has to
-raise the same type again. A program that breaks another law first is not taken, even if it is shorter: what is reported
-is what was found. So of two faults that break one law the simpler one is reported, and the other once that is repaired.
+raise the same type again, and where its process ended, to end in the same way. A program that breaks another law first
+is not taken, even if it is shorter: what is reported is what was found. So of two faults that break one law the simpler
+one is reported, and the other once that is repaired.
 
 The same failure is always made minimal in the same way, as long as `attempts` and not the time are what ends it.
 """
@@ -46,6 +47,11 @@ class Failure(NamedTuple):
     violation: Violation
 
 
+Excusing: TypeAlias = Callable[[Failure], str | None]
+"""Tells the name under which a failure is known, and None if it is new. It is asked about more failures than are met:
+whoever passes over one counts it."""
+
+
 def finish(differential: Differential, *, limit_s: float | None = None) -> None:
     """The end of a program: what is planned is computed, then the drain rule."""
     with in_time(None, limit_s):
@@ -78,7 +84,7 @@ def attempt(
 
 def minimise(
     factory: SubjectFactory, failure: Failure, *, attempts: int = ATTEMPTS, budget_s: float = BUDGET_S,
-    excuse: Callable[[Failure], bool] | None = None,
+    excuse: Excusing | None = None,
 ) -> Failure:  # fmt: skip
     """A program that breaks the same law, and of which nothing can be left out or made simpler on its own.
 
@@ -93,7 +99,7 @@ class Shrinker:
 
     def __init__(
         self, factory: SubjectFactory, failure: Failure, attempts: int, budget_s: float,
-        excuse: Callable[[Failure], bool] | None = None,
+        excuse: Excusing | None = None,
     ) -> None:  # fmt: skip
         self.factory, self.failure, self.left, self.excuse = factory, failure, attempts, excuse
         self.until = time.perf_counter() + budget_s
@@ -141,7 +147,11 @@ class Shrinker:
         self.tried.add((config, program))
         self.left -= 1
         found = attempt(self.factory, config, program, limit_s=LIMIT_OF_AN_ATTEMPT_S)
-        taken = found is not None and is_simpler(found, self.failure) and not (self.excuse and self.excuse(found))
+        taken = (
+            found is not None
+            and is_simpler(found, self.failure)
+            and (self.excuse is None or self.excuse(found) is None)
+        )
         if found and taken:
             self.failure = found
         return taken
@@ -153,9 +163,8 @@ def is_simpler(one: Failure, other: Failure) -> bool:
 
 
 def fault(violation: Violation) -> tuple[str, str]:
-    """What stays the same: the law, and the type of the exception that broke it, if one did."""
-    cause = violation.__cause__
-    return violation.law, "" if cause is None else type(cause).__name__
+    """What stays the same: the law, and the type of the exception or the end of the process that broke it."""
+    return violation.law, violation.kind
 
 
 def cost_of(failure: Failure) -> Cost:

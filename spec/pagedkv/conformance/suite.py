@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.known import Excuse, KnownFailure, changed
 from pagedkv.conformance.replay import ReplayReport, replay
-from pagedkv.conformance.shrinking import Failure, minimise, trace_of
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.shrinking import minimise, trace_of
+from pagedkv.conformance.slices import Slice
 from pagedkv.conformance.suite_run import Options, Run, run_of
 from pagedkv.conformance.suite_text import broken_text, slug
 from pagedkv.spec import Misuse
@@ -79,7 +79,7 @@ def checks(run: Run) -> list[Check]:
         found[name] = partial(_programs, run, name, run.seed + number, size)
     found["state_machine"] = partial(_machine, run)
     for part in exhaustive.slices_for(run.capabilities):
-        found[f"exhaustive[{part.name}]"] = partial(_slice, run, part.name)
+        found[f"exhaustive[{part.name}]"] = partial(_slice, run, part)
     return [Check(name, hold, run) for name, hold in found.items()]
 
 
@@ -99,19 +99,18 @@ def _held(run: Run, trace: Trace, what: str, path: Path | None = None) -> Measur
         raise NotApplicable(f"{what} does not apply: {report.detail}")
     if report.verdict == "violation":
         where = path or _written(run, "sample", trace)
-        raise Broken(broken_text(run.name, what, report, trace, where))
+        raise Broken(broken_text(run.name, run.limit_s, what, report, trace, where))
     return {"operations": report.operations}
 
 
-def _slice(run: Run, name: str) -> Measures:
+def _slice(run: Run, part: Slice) -> Measures:
     excuse = Excuse(run.known, run.factory)
-    report = exhaustive.run(run.factory, name, seed=run.seed, excuse=excuse)
-    if report.violation:
-        failure = Failure(SLICES[name].config, report.path, report.violation)
-        shortest = minimise(run.factory, failure, excuse=excuse)
-        where = f"the slice {name}, after {report.states:,} states and {report.transitions:,} transitions"
-        raise _broken(run, where, f"exhaustive-{name}", shortest.violation.law, trace_of(shortest))
-    return {"states": report.states, "transitions": report.transitions, **_excused(excuse)}
+    report = exhaustive.run(run.factory, part, seed=run.seed, excuse=excuse)
+    if report.failure:
+        shortest = minimise(run.factory, report.failure, excuse=excuse)
+        where = f"the slice {part.name}, after {report.states:,} states and {report.transitions:,} transitions"
+        raise _broken(run, where, f"exhaustive-{part.name}", shortest.violation.law, trace_of(shortest))
+    return {"states": report.states, "transitions": report.transitions, **_excused(report.excused)}
 
 
 def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
@@ -120,27 +119,27 @@ def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
     if found := report.violation:
         where = f"program {found.program + 1} of {programs}, seed {seed}"
         raise _broken(run, where, name, found.law, found.trace)
-    if report.not_exercised:
+    if not report.holds:
         raise Broken(
             f"declared, but exercised by none of {programs} programs: {', '.join(report.not_exercised)}\n"
             "so nothing is known about it. Declare what is there, or let more programs run (--pagedkv-programs)"
         )
-    return {"programs": report.programs, "operations": report.steps, **_excused(excuse)}
+    return {"programs": report.programs, "operations": report.steps, **_excused(report.excused)}
 
 
 def _machine(run: Run) -> Measures:
     from pagedkv.conformance.suite_machine import hold_with_database  # noqa: PLC0415  # the only one with Hypothesis
 
     excuse = Excuse(run.known, run.factory)
-    failure, done = hold_with_database(run.factory, slug(run.name), run.budget, run.seed, excuse)
+    failure, done, excused = hold_with_database(run.factory, slug(run.name), run.budget, run.seed, excuse)
     if failure:
         where = "a program of Hypothesis, whose database has it now and tries it first from here on"
         raise _broken(run, where, "state_machine", failure.violation.law, trace_of(failure))
-    return {**done, **_excused(excuse)}
+    return {**done, **_excused(excused)}
 
 
-def _excused(excuse: Excuse) -> Measures:
-    return {f"known {name}": count for name, count in excuse.counts.items()}
+def _excused(excused: Mapping[str, int]) -> Measures:
+    return {f"known {name}": count for name, count in excused.items()}
 
 
 def _broken(run: Run, where: str, what: str, law: str, trace: Trace) -> Broken:
@@ -149,7 +148,7 @@ def _broken(run: Run, where: str, what: str, law: str, trace: Trace) -> Broken:
     if report.verdict != "violation":
         detail = f"{trace.header.note}\n  Replayed, it {report.verdict}: the subject does not do the same every time"
         report = ReplayReport("violation", law=law, detail=detail)
-    return Broken(broken_text(run.name, where, report, trace, path))
+    return Broken(broken_text(run.name, run.limit_s, where, report, trace, path))
 
 
 def _written(run: Run, what: str, trace: Trace) -> Path:

@@ -5,7 +5,8 @@ to be in continuous integration: that one has no database and draws the same pro
 short by us, which takes a second; Hypothesis, which knows nothing of operations, takes minutes.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from pagedkv.conformance.driver import Violation
 from pagedkv.conformance.machine import Bytes, Machine, choices, machine_for
 from pagedkv.conformance.profiles import Profile
-from pagedkv.conformance.shrinking import Failure, minimise
+from pagedkv.conformance.shrinking import Excusing, Failure, minimise
 from pagedkv.spec.subject import SubjectFactory
 
 
@@ -26,8 +27,9 @@ class _Excused(Violation):
 class _Checked(Machine):
     """Passes over what is excused, and keeps the first failure that is not, made short."""
 
-    excuse: Callable[[Failure], bool]
+    excuse: Excusing
     found: list[Failure]
+    excused: Counter[str]
 
     @rule(chooser=choices(48))
     def step(self, chooser: Bytes) -> None:
@@ -41,30 +43,30 @@ class _Checked(Machine):
         with suppress(_Excused):
             super().teardown()
 
-    def _written(self, violation: Violation) -> Violation:
+    def broke(self, violation: Violation) -> None:
         self.failed = True
         failure = Failure(self.drawn.config, tuple(self.differential.log), violation)
-        if self.excuse(failure):
-            return _Excused(violation.law, violation.detail, violation.operation)
+        if (known := self.excuse(failure)) is not None:
+            self.excused[known] += 1
+            raise _Excused(violation.law, violation.detail, violation.operation) from violation
         if not self.found:
             self.found.append(minimise(type(self).factory, failure, excuse=self.excuse))
-        return violation
 
 
 def hold_with_database(
-    factory: SubjectFactory, name: str, budget: Profile, number: int, excuse: Callable[[Failure], bool]
-) -> tuple[Failure | None, Mapping[str, int]]:
+    factory: SubjectFactory, name: str, budget: Profile, number: int, excuse: Excusing
+) -> tuple[Failure | None, Mapping[str, int], Mapping[str, int]]:
     """Draw programs: those of the database first, then new ones from the seed `number`. The first failure, made short,
-    and what was done. In the database the subject is known by its name."""
-    found: list[Failure] = []
-    members: dict[str, Any] = {"excuse": staticmethod(excuse), "found": found}
+    what was done, and what was excused. In the database the subject is known by its name."""
+    found, excused = list[Failure](), Counter[str]()
+    members: dict[str, Any] = {"excuse": staticmethod(excuse), "found": found, "excused": excused}
     machine: type[_Checked] = type(name, (_Checked, machine_for(factory, name)), members)
     try:
         run_state_machine_as_test(seed(number)(machine), settings=chosen_settings(budget))
     except Violation:
-        return found[0], {}
+        return found[0], {}, {}
     done = machine.counts
-    return None, {"programs": done.subsets.total(), "operations": done.operations.total()}
+    return None, {"programs": done.subsets.total(), "operations": done.operations.total()}, excused
 
 
 def chosen_settings(budget: Profile) -> settings:

@@ -49,6 +49,7 @@ class Run:
     known: tuple[KnownFailure, ...]
     traces: tuple[Path, ...]
     out: Path
+    limit_s: float | None = None
 
     @property
     def undeclared(self) -> tuple[str, ...]:
@@ -85,6 +86,7 @@ def run_of(subject: SubjectFactory | str, options: Options | None = None, *, nam
         known=of_subject(load(chosen.known_failures), name) if chosen.known_failures else (),
         traces=trace_files(chosen.traces),
         out=Path(chosen.out),
+        limit_s=chosen.limit_s,
     )  # fmt: skip
 
 
@@ -114,5 +116,5 @@ def capabilities_of(name: str, factory: SubjectFactory) -> Capabilities:
     if missing:
         raise Misuse("subject", name, f"a subject (the {type(made).__name__} has no {', '.join(missing)})")
     if not isinstance(found, Capabilities):
-        raise Misuse("subject", name, f"capabilities that are a Capabilities (they are {found!r})")
+        raise Misuse("subject", name, f"one that declares a Capabilities, not a {type(found).__name__}")
     return found

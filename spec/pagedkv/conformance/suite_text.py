@@ -1,6 +1,7 @@
 """The report of a broken law: what a person needs to see, and no traceback."""
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,21 @@ def slug(text: str) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
 
 
-def broken_text(subject: str, where: str, report: ReplayReport, trace: Trace, path: Path) -> str:
+def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> list[str]:
+    """The commands that go on from a trace, for a shell.
+
+    >>> go_on("failures/a b.jsonl", "command:./mine --fast", 0.5)[1]
+    "repeat it:  pagedkv replay 'failures/a b.jsonl' --subject 'command:./mine --fast' --limit-s 0.5"
+    """
+    trace = shlex.quote(str(path))
+    options = f" --subject {shlex.quote(subject)}" if subject else ""
+    options += "" if limit_s is None else f" --limit-s {limit_s:g}"
+    return [f"draw it:    pagedkv explain {trace}", f"repeat it:  pagedkv replay {trace}{options}"]
+
+
+def broken_text(
+    subject: str, limit_s: float | None, where: str, report: ReplayReport, trace: Trace, path: Path
+) -> str:  # fmt: skip
     """The law and how it is broken, the trace with the line that breaks it marked, and the commands that go on from
     there. `report` is of a replay of the trace on the subject."""
     operations = len(trace.lines)
@@ -34,8 +49,7 @@ def broken_text(subject: str, where: str, report: ReplayReport, trace: Trace, pa
         f"{path} ({operations} operation{'s' * (operations != 1)}):",
         *_shown(trace, report.at_line),
         "",
-        f"  draw it:    pagedkv explain {path}",
-        f"  repeat it:  pagedkv replay {path} --subject {subject}",
+        *(f"  {line}" for line in go_on(path, subject, limit_s)),
         "  pin it:     move the file beside that of --pagedkv-known-failures, which gets an entry:",
         *(f"    {line}" for line in entry_for(path.name, report.at_line, report.law).splitlines()),
     ]

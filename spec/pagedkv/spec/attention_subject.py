@@ -84,7 +84,11 @@ class Problem:
 
 
 class AttentionSubject(Protocol):
-    """An attention implementation under test."""
+    """An attention implementation under test.
+
+    One that is not made for every case that its capabilities allow may have a method `fit(case)`, which gives the part
+    of a case that it is made for, or None.
+    """
 
     @property
     def name(self) -> str: ...

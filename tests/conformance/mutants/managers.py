@@ -57,11 +57,11 @@ def by_slices(broken: SubjectFactory, most: int | None = STATES) -> tuple[Kill |
     transitions = 0
     for number, part in enumerate(slices_for(declared(broken))):
         try:
-            report = exhaustive.run(broken, part.name, max_states=most)
+            report = exhaustive.run(broken, part, max_states=most)
         except Misuse:  # it cannot be made with the options of the slice
             continue
         transitions += report.transitions
-        if report.violation is not None:
-            law = f"{part.name}: {report.violation.law}"
-            return Kill("exhaustive", law, transitions, number), Failure(part.config, report.path, report.violation)
+        if failure := report.failure:
+            law = f"{part.name}: {failure.violation.law}"
+            return Kill("exhaustive", law, transitions, number), failure
     return None, None

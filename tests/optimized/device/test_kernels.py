@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 from pagedkv.conformance.exhaustive import run
+from pagedkv.conformance.slices import SLICES
 from pagedkv.optimized.device import launches
 from pagedkv.optimized.device.on_the_cpu import LoopOperations
 from pagedkv.optimized.device.outcomes import RowOutcome
@@ -122,8 +123,8 @@ class InterpretedSubject(DeviceSubject):
 
 
 def test_every_transition_of_the_core_slice_holds_in_kernels() -> None:
-    report = run(cast(SubjectFactory, InterpretedSubject), "core")
-    assert report.violation is None, f"{report.violation}\n" + "\n".join(map(repr, report.path))
+    report = run(cast(SubjectFactory, InterpretedSubject), SLICES["core"])
+    assert report.failure is None, report.failure
     assert (report.states, report.transitions, report.refused) == PINNED["core"]
 
 

@@ -5,6 +5,8 @@ is made minimal and written as a trace.
 """
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pagedkv.cli import options
@@ -14,10 +16,9 @@ from pagedkv.conformance.exhaustive import SliceReport
 from pagedkv.conformance.exhaustive import run as visit
 from pagedkv.conformance.exhaustive import slices_for
 from pagedkv.conformance.known import Excuse
-from pagedkv.conformance.plans import small
+from pagedkv.conformance.plans import declared
 from pagedkv.conformance.shrinking import Failure, minimise, trace_of
 from pagedkv.conformance.slices import SLICES
-from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import load
 
 HELP = "visit every state of small pools"
@@ -38,29 +39,31 @@ def run(arguments: argparse.Namespace) -> int:
     known = options.known_failures(arguments)
     check_writable(arguments.out)
     with aside():
-        capabilities = small(factory, 2).capabilities
+        capabilities = declared(factory)
         changed = options.changes(known, factory)
-    names, excuse = arguments.slice or [part.name for part in slices_for(capabilities)], Excuse(known, factory)
+        excuse = Excuse(known, factory)
+    shorter = partial(minimise, factory, excuse=excuse) if arguments.minimize else None
     results = []
-    for name in names:
-        progress(f"exhaust {name} ...")
+    for part in [SLICES[name] for name in arguments.slice or ()] or slices_for(capabilities):
+        progress(f"exhaust {part.name} ...")
         with aside():
-            report = visit(factory, name, seed=arguments.seed, max_states=arguments.max_states, excuse=excuse)
-            results.append(slice_data(report, arguments.out, factory if arguments.minimize else None))
+            report = visit(factory, part, seed=arguments.seed, max_states=arguments.max_states, excuse=excuse)
+            results.append(slice_data(report, arguments.out, shorter))
         if report.violation:
             break
+    excused = sum(count for result in results for count in result["excused"].values())
     holds = all(result["holds"] for result in results) and not changed
     if arguments.json:
         document = {"subject": arguments.subject, "holds": holds, "known_failures_changed": changed}
         print_json({**document, "slices": results})
     else:
-        known_lines = options.known_line(known, changed, excuse.counts.total(), "transitions")
-        print("\n".join([*slice_lines(results, arguments.subject), *known_lines]))
+        known_lines = options.known_line(known, changed, excused, "transitions")
+        print("\n".join([*slice_lines(results, arguments.subject, arguments.limit_s), *known_lines]))
     return int(not holds)
 
 
-def slice_data(report: SliceReport, out: str, minimiser: SubjectFactory | None = None) -> dict[str, Any]:
-    """One slice as plain values; a violation is written to `out`, made minimal on the subject if it is given."""
+def slice_data(report: SliceReport, out: str, shorter: Callable[[Failure], Failure] | None = None) -> dict[str, Any]:
+    """One slice as plain values; a violation is written to `out`, made minimal by `shorter` if that is given."""
     data: dict[str, Any] = {
         "slice": report.name,
         "holds": report.violation is None,
@@ -70,9 +73,8 @@ def slice_data(report: SliceReport, out: str, minimiser: SubjectFactory | None =
         "excused": report.excused,
         "elapsed_s": round(report.seconds, 3),
     }
-    if report.violation:
-        failure = Failure(SLICES[report.name].config, report.path, report.violation)
-        failure = minimise(minimiser, failure) if minimiser else failure
+    if failure := report.failure:
+        failure = shorter(failure) if shorter else failure
         data |= {
             "law": failure.violation.law,
             "detail": failure.violation.detail,
@@ -81,7 +83,7 @@ def slice_data(report: SliceReport, out: str, minimiser: SubjectFactory | None =
     return data
 
 
-def slice_lines(results: list[dict[str, Any]], subject: str = "") -> list[str]:
+def slice_lines(results: list[dict[str, Any]], subject: str = "", limit_s: float | None = None) -> list[str]:
     """The table of slices, and what was violated."""
     rows: list[tuple[object, ...]] = [("slice", "states", "transitions", "refused", "seconds")]
     rows += [(r["slice"], r["states"], r["transitions"], r["refused"], round(r["elapsed_s"], 1)) for r in results]
@@ -89,7 +91,6 @@ def slice_lines(results: list[dict[str, Any]], subject: str = "") -> list[str]:
     for result in results:
         if not result["holds"]:
             lines.append(f"VIOLATED in {result['slice']}: {result['law']}: {result['detail']}")
-            lines += (
-                trace_lines(result["trace"], load(result["trace"]), subject) if result["trace"] else [trace_line(None)]
-            )
+            path = result["trace"]
+            lines += trace_lines(path, load(path), subject, limit_s) if path else [trace_line(None)]
     return lines

@@ -12,10 +12,12 @@ from pagedkv.cli import options
 from pagedkv.cli.inputs import aside, print_json, progress, subject_factory
 from pagedkv.cli.report import check_writable, columns, trace_lines, write_trace
 from pagedkv.conformance.counting import PLACES
+from pagedkv.conformance.exhaustive import slices_for
 from pagedkv.conformance.fuzz import ENOUGH, FuzzReport
 from pagedkv.conformance.fuzz import run as fuzz
 from pagedkv.conformance.known import Excuse
-from pagedkv.conformance.measures import Reached, reached, scopes_for
+from pagedkv.conformance.measures import Reached, reached
+from pagedkv.conformance.plans import declared
 from pagedkv.spec.subject import SubjectFactory
 
 HELP = "random programs on a subject"
@@ -57,8 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         document = {"subject": arguments.subject, **report.as_json(), "known_failures_changed": changed}
         print_json({**document, "states": [vars(each) for each in states], "holds": holds})
     else:
-        known_lines = options.known_line(known, changed, report.excused, "programs")
-        print("\n".join([*report_lines(report, arguments.subject), *known_lines, *state_lines(states)]))
+        known_lines = options.known_line(known, changed, sum(report.excused.values()), "programs")
+        print(
+            "\n".join([*report_lines(report, arguments.subject, arguments.limit_s), *known_lines, *state_lines(states)])
+        )
     return int(not holds)
 
 
@@ -77,14 +81,16 @@ def run_programs(
 
 def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> list[Reached]:
     found = []
-    for name in scopes_for(factory):
-        progress(f"states of {name} ...")
+    with aside():
+        parts = list(slices_for(declared(factory)))
+    for part in parts:
+        progress(f"states of {part.name} ...")
         with aside():
-            found.append(reached(factory, name, seed=seed, programs=programs, steps=steps))
+            found.append(reached(factory, part, seed=seed, programs=programs, steps=steps))
     return found
 
 
-def report_lines(report: FuzzReport, subject: str = "") -> list[str]:
+def report_lines(report: FuzzReport, subject: str = "", limit_s: float | None = None) -> list[str]:
     """What ran, by outcome, what it exercised, and what was violated."""
     speed = f"{report.steps_per_second:,.0f} a second"
     lines = [f"{report.programs:,} programs of {report.steps:,} operations, {speed}, seed {report.seed}"]
@@ -101,7 +107,7 @@ def report_lines(report: FuzzReport, subject: str = "") -> list[str]:
     idle = ", ".join(report.not_exercised)
     if found := report.violation:
         lines.append(f"VIOLATED in program {found.program}: {found.law}: {found.detail}")
-        lines += trace_lines(found.path, found.trace, subject)
+        lines += trace_lines(found.path, found.trace, subject, limit_s)
     elif idle and report.enough:
         lines.append(f"VIOLATED: declared, but exercised by no program: {idle}")
     elif idle:

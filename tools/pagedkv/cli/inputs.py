@@ -10,10 +10,10 @@ from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
 from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.plans import small
 from pagedkv.conformance.subjects import subject as find_subject
+from pagedkv.conformance.suite_run import capabilities_of
 from pagedkv.spec import Config, Misuse
-from pagedkv.spec.subject import BlockManagerSubject, Capabilities, SubjectFactory
+from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 from pagedkv.spec.trace import Trace, load
 
 EXTRAS: Final = {
@@ -24,9 +24,6 @@ EXTRAS: Final = {
     "pytest": "conformance",
 }
 """Which extra brings a package."""
-
-REQUIRED: Final = ("capabilities", "admit", "append", "commit", "free", "observe")
-"""What every subject has."""
 
 
 class BadInput(Exception):
@@ -55,10 +52,11 @@ def subject_factory(name: str, *, limit_s: float | None = None) -> SubjectFactor
     try:
         with aside():
             factory = find_subject(name, limit_s=limit_s)
+            capabilities_of(name, factory)
     except Misuse as misuse:
         raise BadInput(str(misuse)) from misuse
     except ImportError as error:
-        raise BadInput(f"subject {name!r} cannot be imported: {install_hint(error)}") from error
+        raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
     except (Exception, SystemExit) as error:
         raise BadInput(f"subject {name!r} cannot be imported: {error!r}") from error
 
@@ -73,8 +71,6 @@ def subject_factory(name: str, *, limit_s: float | None = None) -> SubjectFactor
         except (Exception, SystemExit) as error:
             raise BadInput(f"subject {name!r} cannot be made from {config}: {error!r}") from error
 
-    with aside():
-        _check_subject(name, make)
     return make
 
 
@@ -93,28 +89,6 @@ def named(name: str, option: str) -> Any:
     if not callable(found):
         raise BadInput(f"{option} {name!r}: expected a function, not a {type(found).__name__}")
     return found
-
-
-def _check_subject(name: str, factory: SubjectFactory) -> None:
-    """Whether a factory makes something that could be a subject."""
-    try:
-        subject = small(factory, 2)
-        missing = [attribute for attribute in REQUIRED if not hasattr(subject, attribute)]
-        declared = None if missing else subject.capabilities
-    except ImportError as error:
-        raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
-    except Misuse as misuse:
-        if misuse.argument == "subject":  # what its process says of the name
-            raise BadInput(str(misuse)) from misuse
-        raise BadInput(f"subject {name!r} cannot be made, even without a prefix cache: {misuse}") from misuse
-    except (Exception, SystemExit) as error:
-        if isinstance(error, BadInput):
-            raise
-        raise BadInput(f"subject {name!r} cannot be looked at: {error!r}") from error
-    if missing:
-        raise BadInput(f"subject {name!r} makes a {type(subject).__name__}, which has no {', '.join(missing)}")
-    if not isinstance(declared, Capabilities):
-        raise BadInput(f"subject {name!r} has capabilities of type {type(declared).__name__}: expected Capabilities")
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def _minimal(result: Replayed, trace: Trace, factory: SubjectFactory, out: str) 
 def _lines(result: Replayed, arguments: argparse.Namespace) -> list[str]:
     lines = [f"{result.path}: {_verdict(result)}"]
     if result.minimal:
-        lines += trace_lines(result.minimal_path, result.minimal, arguments.subject)
+        lines += trace_lines(result.minimal_path, result.minimal, arguments.subject, arguments.limit_s)
     elif arguments.minimize and result.report.verdict == "violation":
         lines.append("  not made minimal: no law is broken, the trace expects something else than the specification")
     return lines

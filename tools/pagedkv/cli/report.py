@@ -1,6 +1,5 @@
 """What the user reads: sections with a verdict each, as text and as JSON, and failures written as trace files."""
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.shrinking import Failure, trace_of
+from pagedkv.conformance.suite_text import go_on
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, dumps, save
 
@@ -124,7 +124,7 @@ def trace_line(path: str | None) -> str:
     return f"  trace: {path or 'could not be written'}"
 
 
-def trace_lines(path: str | None, trace: Trace, subject: str = "") -> list[str]:
+def trace_lines(path: str | None, trace: Trace, subject: str = "", limit_s: float | None = None) -> list[str]:
     """Where the trace of a violation is, the trace itself, whose last line breaks the law, and what to do with it."""
     count = len(trace.lines)
     lines = [f"{trace_line(path)} ({count} operation{'s' * (count != 1)})"]
@@ -135,6 +135,5 @@ def trace_lines(path: str | None, trace: Trace, subject: str = "") -> list[str]:
         elif number == 2:
             lines.append(f"        … {len(text) - 1 - SHOWN} lines …")
     if path:
-        lines.append(f"  draw it:   pagedkv explain {path}")
-        lines.append(f"  repeat it: pagedkv replay {path}{f' --subject {shlex.quote(subject)}' if subject else ''}")
+        lines += [f"  {line}" for line in go_on(path, subject, limit_s)]
     return lines

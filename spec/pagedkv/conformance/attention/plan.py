@@ -129,6 +129,10 @@ class _Planner:
             if self.first and self.plain and (launch == "decode" or (self.full and self.several)):
                 for index in range(len(DIMS)):
                     yield from self._launch(launch, index, index)
+        if (
+            self.base.window is not None and self.first
+        ):  # a row that sees only itself, where windows are often off by one
+            yield from self._each([*self.bounds, *PROBES], replace(self._moved(), window=1))
         yield from self._styled()
         if self.plain and self.capabilities.writes:
             yield from self._each(list(WRITES), self.base)

@@ -1,9 +1,11 @@
 """The run: every check of the plan on one subject, failures shrunk, and what was never exercised."""
 
+import os
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pagedkv.conformance.attention.bench import Bench, Broken
 from pagedkv.conformance.attention.cases import FEATURES, Case, contents
@@ -16,7 +18,9 @@ from pagedkv.spec.words import Misuse
 SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim", "value_dim"})
 """Fields of a case that a caller may fix."""
 
-MAX_SHRINKS = 60
+RAISED: Final = "raised "
+"""What the detail begins with if the subject raised something."""
+MAX_SHRINKS = 80
 """Cases tried to make a failure smaller."""
 
 
@@ -53,7 +57,7 @@ def run(
     if size not in ("tiny", "full"):
         raise Misuse("size", size, "'tiny' or 'full'")
     start = time.perf_counter()
-    state = _Run(subject, shrink)
+    state = _Run(subject, shrink, dict(shape or {}))
     planned = configurations(subject.capabilities, size) if only is None else list(only)
     for index, configuration in enumerate(planned):
         if progress is not None:
@@ -98,12 +102,37 @@ def check_law(subject: AttentionSubject, law: str, case: Case) -> str | None:
     return _judge(Bench(subject), law, case)[1]
 
 
+def fit(subject: AttentionSubject, case: Case) -> Case | None:
+    """The part of a case that a subject is made for, if it has a `fit` that tells; else the case. None: no part."""
+    part: Callable[[Case], Case | None] | None = getattr(subject, "fit", None)
+    return case if part is None else part(case)
+
+
+def smallest(
+    subject: AttentionSubject, law: str, case: Case, detail: str, shape: Mapping[str, int] | None = None
+) -> tuple[Case, str]:  # fmt: skip
+    """A smaller case that breaks the law, too, and how, as a bounded greedy search finds it. It has the shape that is
+    fixed, and what computed something wrong does so again: that it raises on a smaller case is another fault."""
+    fixed, smaller = dict(shape or {}), case.smaller()
+    for _ in range(MAX_SHRINKS):
+        candidate = next(smaller, None)
+        if candidate is None:
+            break
+        if fit(subject, candidate) != candidate or any(getattr(candidate, name) != fixed[name] for name in fixed):
+            continue
+        found = check_law(subject, law, candidate)
+        if found is not None and found.startswith(RAISED) == detail.startswith(RAISED):
+            case, detail, smaller = candidate, found, candidate.smaller()
+    return case, detail
+
+
 @dataclass
 class _Run:
     """What a run has gathered so far."""
 
     subject: AttentionSubject
     shrink: bool
+    shape: Mapping[str, int]
     reports: list[ConfigurationReport] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     laws: dict[str, Count] = field(default_factory=dict)
@@ -113,8 +142,9 @@ class _Run:
         """Go through the checks of one configuration; a law that failed is not tried on further cases of it."""
         bench, failed = Bench(self.subject), set[str]()
         counts = dict.fromkeys(("relation", "probe", "bound", "write"), Count())
-        for law, case in planned:
-            if law in failed:
+        for law, drawn in planned:
+            case = fit(self.subject, drawn)
+            if law in failed or case is None:
                 continue
             kind = LAWS[law][0]
             checked, detail = _judge(bench, law, case)
@@ -166,17 +196,9 @@ class _Run:
                 self.failures.append(Failure("exercised", "capability", "", detail))
 
     def _failure(self, law: str, kind: str, case: Case, detail: str) -> Failure:
-        """The failure, on the smallest case that a bounded greedy search finds. Each law is shrunk once a run."""
-        left = MAX_SHRINKS if self.shrink and all(earlier.law != law for earlier in self.failures) else 0
-        smaller = case.smaller()
-        while left:
-            candidate = next(smaller, None)
-            if candidate is None:
-                break
-            left -= 1
-            found = _judge(Bench(self.subject), law, candidate)[1]
-            if found is not None:
-                case, detail, smaller = candidate, found, candidate.smaller()
+        """The failure, on a smaller case if there is one. Each law is shrunk once a run."""
+        if self.shrink and all(earlier.law != law for earlier in self.failures):
+            case, detail = smallest(self.subject, law, case, detail, self.shape)
         return Failure(law, kind, case.describe(), detail)
 
 
@@ -187,7 +209,9 @@ def _judge(bench: Bench, law: str, case: Case) -> tuple[int, str | None]:
     except Broken as broken:
         return 1, str(broken)
     except Exception as error:
-        return 1, f"raised {type(error).__name__}: {error}"
+        if os.environ.get("PAGEDKV_DEBUG") == "1":
+            traceback.print_exc()
+        return 1, f"{RAISED}{type(error).__name__}: {error}"
 
 
 def _optional() -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
 from pagedkv.conformance import exhaustive
-from pagedkv.conformance.plans import small
+from pagedkv.conformance.plans import declared
 from pagedkv.spec.subject import SubjectFactory
 
 QUICK_STATES = 300
@@ -26,8 +26,8 @@ def run(options: Options) -> Section:
 def held_slices(name: str, factory: SubjectFactory, options: Options, limit: int | None) -> list[dict[str, Any]]:
     """Each slice that the subject's capabilities allow, as plain values; `name` is the part that says so."""
     results = []
-    for part in exhaustive.slices_for(small(factory, 2).capabilities):
+    for part in exhaustive.slices_for(declared(factory)):
         options.say(f"{name}: {part.name}")
-        report = exhaustive.run(factory, part.name, seed=options.seed, max_states=limit)
+        report = exhaustive.run(factory, part, seed=options.seed, max_states=limit)
         results.append(slice_data(report, options.out))
     return results

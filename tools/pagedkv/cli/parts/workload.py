@@ -12,7 +12,7 @@ from pagedkv.conformance.shrinking import Failure
 from pagedkv.simulation import (
     POOL, Checked, ReservationMeasures, ServiceModel, WorkloadMeasures, bundled, compare_reservations, run as serve,
 )  # fmt: skip
-from pagedkv.conformance.plans import small
+from pagedkv.conformance.plans import declared
 
 SECTION = "workload"
 QUICK_REQUESTS = 40
@@ -23,7 +23,7 @@ RESERVED = (2_048, 4_096)
 def run(options: Options) -> Section:
     """The first 2,000 requests of the Azure 2023 conversation trace; `quick` takes fewer."""
     factory = subject_factory(options.subject)
-    can = small(factory, 2).capabilities
+    can = declared(factory)
     if not can.preempt:
         return Section(SECTION, "not run", ("workload not run: the subject does not declare preempt",))
     pool = replace(POOL, prefix_cache=can.prefix_cache, publish=can.publish, dedup=can.dedup)

@@ -12,11 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pagedkv.conformance.attention import Case, check_law, planned_checks
 from pagedkv.conformance.attention.plan import Check, Configuration, Size, configurations
+from pagedkv.conformance.attention.runner import fit, smallest
 from pagedkv.conformance.adapters.attention.tensors import installed_version
 from pagedkv.spec.attention_subject import AttentionCapabilities
-
-MAX_SHRINKS = 80
-"""Cases tried to make one that breaks a law smaller."""
 
 Features: TypeAlias = tuple[str, ...]
 
@@ -101,7 +99,7 @@ def hold(
         failed = set[str]()
         beside = [check for check in extra if check.case.dtype == configuration.dtype and index == 0]
         for law, case in [*_planned(subject, configuration, size, seed), *beside]:
-            fitted = _fit(subject, case)
+            fitted = fit(subject, case)
             left_out += fitted is None
             if fitted is None or law in failed:
                 continue
@@ -109,24 +107,9 @@ def hold(
             detail = check_law(subject, law, fitted)
             if detail is not None:
                 failed.add(law)
-                found = smallest(subject, Violation(law, fitted, detail))
+                found = Violation(law, *smallest(subject, law, fitted, detail))
                 violations.setdefault(found.key, found)
     return Held(checks, left_out, tuple(laws), tuple(violations.values()), time.perf_counter() - start)
-
-
-def smallest(subject: Any, violation: Violation) -> Violation:
-    """The violation on the smallest case that a bounded greedy search finds."""
-    smaller = violation.case.smaller()
-    for _ in range(MAX_SHRINKS):
-        candidate = next(smaller, None)
-        if candidate is None:
-            break
-        fitted = _fit(subject, candidate)
-        detail = None if fitted != candidate else check_law(subject, violation.law, candidate)
-        if detail is not None:
-            violation = Violation(violation.law, candidate, detail)
-            smaller = candidate.smaller()
-    return violation
 
 
 def record(
@@ -193,9 +176,3 @@ def _planned(subject: Any, configuration: Configuration, size: Size, seed: int) 
     planned = [planned_checks(subject, configuration, size, seed, shape) for shape in shapes]
     for index, checks in enumerate(zip(*planned, strict=True)):
         yield checks[index % len(checks)]
-
-
-def _fit(subject: Any, case: Case) -> Case | None:
-    fit = getattr(subject, "fit", None)
-    fitted: Case | None = case if fit is None else fit(case)
-    return fitted
