@@ -94,7 +94,7 @@ def test_imports_run_one_way(path: Path) -> None:
         ("from ..reference import manager", "pagedkv.optimized.manager"),
         ("from importlib import import_module\nimport_module('pagedkv.reference')", "pagedkv.optimized.manager"),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pagedkv.optimized", "pagedkv.reference.pool"),
-        ("import pagedkv.optimized", "pagedkv.conformance.machine"),
+        ("import pagedkv.optimized", "pagedkv.conformance.search.machine"),
         ("import tests.strategies", "pagedkv.cli.main"),
     ],
 )

@@ -12,13 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.adapters.scheduler import OWN_LAWS
-from pagedkv.conformance.driver import COPIED
+from pagedkv.conformance.differential.violation import COPIED
+from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
 from pagedkv.conformance.laws import applicable
-from pagedkv.conformance.plans import declared, small
-from pagedkv.conformance.shrinking import Failure, minimise, trace_of
-from pagedkv.conformance.slices import Slice
+from pagedkv.conformance.programs.plans import declared, small
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.slices import Slice
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import save

@@ -7,7 +7,7 @@ of a block, so that all full blocks are hit, and nothing is appended.
 from collections.abc import Iterator
 from typing import Final
 
-from pagedkv.conformance.slices import Move, Slice
+from pagedkv.conformance.search.slices import Move, Slice
 from pagedkv.spec import Admit, Append, Commit, Config, Free, Preempt, Reserve, Resume, State
 
 PROMPTS: Final = ((0,), (0, 0, 0), (0, 1, 0), (0, 0, 1, 1, 0), (0, 0, 0, 0, 0))

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from pagedkv.conformance import exhaustive, fuzz
 from pagedkv.conformance.adapters.scheduler import OWN_LAWS
-from pagedkv.conformance.plans import declared
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.shrinking import Failure
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.failures.shrinking import Failure
+from pagedkv.conformance.programs.plans import declared
+from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.trace import load
 

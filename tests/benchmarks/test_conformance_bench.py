@@ -7,8 +7,8 @@ as a test. The rates stand under `extra_info` (`--benchmark-json`).
 from typing import Any, Final
 
 import pytest
-from pagedkv.conformance import fuzz
-from pagedkv.conformance.replay import ReplayReport, replay
+from pagedkv.conformance.failures.replay import ReplayReport, replay
+from pagedkv.conformance.search import fuzz
 from pagedkv.conformance.subjects import BUILT_IN, subject
 from pagedkv.spec import Admit, Append, Batch, Commit, Config, Free
 from pagedkv.spec.trace import Header, Line, Trace

@@ -1,6 +1,6 @@
 """Named mutants of the kernels that attend: decode and its merge, prefill, and their launches; see `kernel_mutants`."""
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.kernel_mutants import kernel, launches
 from tests.conformance.tile_mutants import TILE_MUTANTS
 

@@ -4,7 +4,7 @@ A mutant rewrites lines of a module's source in memory; every anchor must occur 
 silently turn into the original. Nothing on disk changes.
 """
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 TILED = "tests.conformance.attention_tiled"
 

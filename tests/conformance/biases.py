@@ -22,9 +22,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from pagedkv.conformance import fuzz, in_time
-from pagedkv.conformance.mutation import Mutant, Replacement, mutated_module
-from pagedkv.conformance.shrinking import ATTEMPTS, BUDGET_S, Failure, Shrinker
+from pagedkv.conformance.differential import in_time
+
+from pagedkv.conformance.search import fuzz
+from tests.conformance.mutants.mutation import Mutant, Replacement, mutated_module
+from pagedkv.conformance.failures.shrinking import ATTEMPTS, BUDGET_S, Failure, Shrinker
 from pagedkv.spec import Config
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 from tests.conformance.broken_manager_blocks import CHAINS, GIVING_BACK, HOLDING, RELABELLING, SHARING
 from tests.conformance.broken_manager_index import ENTERING, LEAVING, MATCHING

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from pagedkv.conformance.mutation import Mutant, Replacement
+from tests.conformance.mutants.mutation import Mutant, Replacement
 from pagedkv.optimized import subject
 from pagedkv.optimized.loops import compiled
 

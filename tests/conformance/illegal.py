@@ -4,7 +4,7 @@
 option of the configuration, or "policy", for what only the order of eviction shows.
 """
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 from tests.conformance.illegal_index import INDEX, TIME
 from tests.conformance.illegal_ledger import ALLOCATION, SHARING

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pagedkv.conformance.mutation import Mutant, Replacement
+from tests.conformance.mutants.mutation import Mutant, Replacement
 
 _PACKAGE: Final = "pagedkv.reference"
 _ORDER: Final = ("arguments", "index", "pool", "base", "residency", "growth", "prefixes", "manager")

@@ -3,7 +3,7 @@
 `breaks` lists the laws that must name the mutant, `needs` the features of the configuration that shows it.
 """
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 ATTENTION = "pagedkv.optimized.attention"
 KERNELS = "pagedkv.optimized.kernels"

@@ -4,7 +4,7 @@
 `tests.optimized.gather_laws` for gathering.
 """
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 KERNELS = "pagedkv.optimized.kernels"
 LAUNCHES = "pagedkv.optimized.attention.move_launches"

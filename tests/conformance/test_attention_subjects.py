@@ -7,7 +7,7 @@ import torch
 
 from pagedkv.conformance.attention import Configuration, check_law, planned_checks, run
 from pagedkv.conformance.attention.plan import LAWS, OPTIONS, configurations
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.attention.backends import BackendName
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention, OptimizedAttention
 from pagedkv.reference.attention import ReferenceAttention

@@ -5,7 +5,7 @@ from importlib import import_module
 from types import ModuleType
 
 import pytest
-from pagedkv.conformance.fuzz import run
+from pagedkv.conformance.search.fuzz import run
 from pagedkv.optimized.loops import blocks, compiled
 from pagedkv.optimized.subject import OptimizedSubject
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pagedkv.conformance import exhaustive
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.fuzz import run
-from pagedkv.conformance.model import ModelSubject
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.model import ModelSubject
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.search import exhaustive
+from pagedkv.conformance.search.fuzz import run
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec import (
     HOLE, Admit, Append, Block, Commit, Config, Copy, Evict, Fork, Free, Lookup, Misuse, Ok, Operation, Outcome,
     Refused, RequestId,

@@ -5,10 +5,10 @@ from typing import cast
 
 import pytest
 
-from pagedkv.conformance import in_time
-from pagedkv.conformance.exhaustive import canonical, run, slices_for
-from pagedkv.conformance.model import ModelSubject
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.differential import in_time
+from pagedkv.conformance.differential.model import ModelSubject
+from pagedkv.conformance.search.exhaustive import canonical, run, slices_for
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference import BlockManager

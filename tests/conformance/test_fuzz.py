@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pagedkv.conformance import exhaustive, fuzz
-from pagedkv.conformance.choosing import Dice, near_boundary, weighted
-from pagedkv.conformance.fuzz import FuzzReport
-from pagedkv.conformance.model import ModelSubject
-from pagedkv.conformance.plans import NEEDS, SUBSETS
-from pagedkv.conformance.programs import MAKE
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.shrinking import Failure
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.differential.model import ModelSubject
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.failures.shrinking import Failure
+from pagedkv.conformance.programs.choosing import Dice, near_boundary, weighted
+from pagedkv.conformance.programs.generator import MAKE
+from pagedkv.conformance.programs.plans import NEEDS, SUBSETS
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.fuzz import FuzzReport
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.conformance.subjects import BUILT_IN, subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Config, Misuse, Outcome, Reason, RequestId, Token

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from pagedkv.conformance import compare
+from pagedkv.conformance.differential import compare
 from pagedkv.conformance.laws import GROUPS, applicable
 from pagedkv.spec.subject import Capabilities
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pagedkv.conformance.fuzz import run
-from pagedkv.conformance.model import LEGAL_CHOICES, ModelSubject
+from pagedkv.conformance.differential.model import LEGAL_CHOICES, ModelSubject
+from pagedkv.conformance.search.fuzz import run
 from pagedkv.spec import Config
 from pagedkv.spec.subject import BlockManagerSubject
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.machine import Bytes, choices, hold, machine_for
-from pagedkv.conformance.replay import replay
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.search.machine import Bytes, choices, hold, machine_for
 from pagedkv.conformance.subjects import BUILT_IN, subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec.trace import load

@@ -1,7 +1,7 @@
 """How many states of a slice random programs reach: never more than there are, and more with more programs."""
 
-from pagedkv.conformance import exhaustive, measures
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.search import exhaustive, measures
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.reference.manager import BlockManager
 
 

@@ -6,7 +6,7 @@ import sys
 import pagedkv.reference.manager
 import pagedkv.reference.pool
 import pytest
-from pagedkv.conformance.mutation import MutationError, altered, mutated_module
+from tests.conformance.mutants.mutation import MutationError, altered, mutated_module
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec.words import Config
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hypothesis.core
 import pytest
-from pagedkv.conformance.replay import replay
+from pagedkv.conformance.failures.replay import replay
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.trace import load, save
 
@@ -39,12 +39,12 @@ def failure(result: pytest.RunResult) -> list[str]:
 
 def test_what_is_right_passes_and_is_summed_up(pytester: pytest.Pytester) -> None:
     result = hold(pytester, "Right")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=4)
     result.stdout.fnmatch_lines(
         [
             f"pagedkv: {SAMPLES}:Right: 30 programs of 30 operations, --pagedkv-seed=3",
-            "collected 3 items",
-            f"pagedkv?{SAMPLES}:Right?: 3 passed, 307 states, 1,810 transitions, * programs, *operations, seed 3",
+            "collected 4 items",
+            f"pagedkv?{SAMPLES}:Right?: 4 passed, * traces, 307 states, 1,810 transitions, * programs, *",
             "  not exercised (not declared): reserve, prefix_cache, *",
         ]
     )
@@ -54,10 +54,10 @@ def test_what_is_right_passes_and_is_summed_up(pytester: pytest.Pytester) -> Non
 def test_items_stand_beside_the_users_own(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_mine(): pass")
     result = hold(pytester, "Right", f"--pagedkv-subject={SAMPLES}:LosesWhatIsFreed", "--collect-only", "-q")
-    names = ("programs", "state_machine", "exhaustive[core]")
+    names = ("corpus", "programs", "state_machine", "exhaustive[core]")
     ids = [f"pagedkv[{SAMPLES}:{of}]::{name}" for of in ("Right", "LosesWhatIsFreed") for name in names]
     module = Path(result.outlines[0].partition("::")[0]).name
-    assert result.outlines[:7] == [f"{module}::test_mine", *ids]
+    assert result.outlines[:9] == [f"{module}::test_mine", *ids]
 
 
 def test_what_a_capability_is_missing_for_is_no_item(pytester: pytest.Pytester) -> None:
@@ -71,7 +71,7 @@ def test_what_a_capability_is_missing_for_is_no_item(pytester: pytest.Pytester) 
 @pytest.mark.parametrize("check", ["exhaustive", "programs", "state_machine"])
 def test_a_broken_law_is_reported_in_short_with_its_trace(pytester: pytest.Pytester, check: str) -> None:
     result = hold(pytester, "LosesWhatIsFreed", "-k", check)
-    result.assert_outcomes(failed=1, deselected=2)
+    result.assert_outcomes(failed=1, deselected=3)
     (path,) = (pytester.path / "failures").iterdir()
     told = failure(result)
     assert told[0] == f"BROKEN: {COUNTS}"
@@ -98,16 +98,16 @@ def test_what_is_declared_and_not_exercised_fails_where_so_much_ran_that_it_shou
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = hold(pytester, "Right", "--pagedkv-programs=1", "--pagedkv-steps=1", "-k", "programs")
-    short.assert_outcomes(passed=1, deselected=2)
-    monkeypatch.setattr("pagedkv.conformance.fuzz.ENOUGH", 1)
+    short.assert_outcomes(passed=1, deselected=3)
+    monkeypatch.setattr("pagedkv.conformance.search.fuzz.ENOUGH", 1)
     result = hold(pytester, "Right", "--pagedkv-programs=1", "--pagedkv-steps=1", "-k", "programs")
-    result.assert_outcomes(failed=1, deselected=2)
+    result.assert_outcomes(failed=1, deselected=3)
     assert failure(result)[0] == "declared, but exercised by none of 1 programs: fork, truncate"
 
 
 def test_a_large_budget_is_several_items(pytester: pytest.Pytester) -> None:
     result = hold(pytester, "Right", "--pagedkv-profile=nightly", "--pagedkv-programs=5001", "--collect-only", "-q")
-    assert [line.split("::")[1] for line in result.outlines[:3]] == [f"programs[{n} of 3]" for n in (1, 2, 3)]
+    assert [line.split("::")[1] for line in result.outlines[1:4]] == [f"programs[{n} of 3]" for n in (1, 2, 3)]
 
 
 def test_traces_that_must_hold(pytester: pytest.Pytester) -> None:
@@ -117,11 +117,11 @@ def test_traces_that_must_hold(pytester: pytest.Pytester) -> None:
     (recorded / "one.jsonl").write_text(trace + '{"op": "free", "request": "a"}\n')
     (recorded / "swap.jsonl").write_text(trace + '{"op": "preempt", "request": "a", "mode": "swap"}\n')
     result = hold(pytester, "LosesWhatIsFreed", f"--pagedkv-traces={recorded}", "-k", "trace", "-rs")
-    result.assert_outcomes(failed=1, skipped=1, deselected=3)
+    result.assert_outcomes(failed=1, skipped=1, deselected=4)
     assert failure(result)[2] == f"in {recorded / 'one.jsonl'}"
     assert f"{recorded / 'swap.jsonl'} does not apply: the subject does not declare" in output(result)
     hold(pytester, "Right", f"--pagedkv-traces={recorded / 'one.jsonl'}", "-k", "trace").assert_outcomes(
-        passed=1, deselected=3
+        passed=1, deselected=4
     )
 
 
@@ -142,7 +142,7 @@ def test_the_ini_file_is_as_good_as_the_command_line(
     inner = pytester.mkdir("inner")
     monkeypatch.chdir(inner)
     result = pytester.runpytest_inprocess("-p", "no:benchmark", "--pagedkv-seed=5", "-k", "programs")
-    result.assert_outcomes(failed=1, deselected=2)
+    result.assert_outcomes(failed=1, deselected=3)
     assert "20 programs of 30 operations, --pagedkv-seed=5" in output(result)
     assert len([*(pytester.path / "kept" / "here").iterdir()]) == 1
 
@@ -152,10 +152,10 @@ def test_items_can_be_asked_for_by_their_ids(pytester: pytest.Pytester) -> None:
     item = f"pagedkv[{SAMPLES}:Right]"
     hold(pytester, "Right", f"{item}::programs").assert_outcomes(passed=1)
     hold(pytester, "Right", f"{item}::programs", "--deselect", f"{item}::programs").assert_outcomes(deselected=1)
-    assert hold(pytester, "Right", item, "--collect-only", "-q").outlines[:1] == [f"{item}::programs"]
+    assert hold(pytester, "Right", item, "--collect-only", "-q").outlines[:1] == [f"{item}::corpus"]
     wrong = hold(pytester, "Right", f"{item}::program")
     assert wrong.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"no item {item}::program; there are: {item}::programs, " in output(wrong)
+    assert f"no item {item}::program; there are: {item}::corpus, " in output(wrong)
 
 
 def test_the_seed_of_hypothesis_serves_us_too(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,5 +237,5 @@ def test_a_trace_is_pinned_as_it_is_reported(pytester: pytest.Pytester) -> None:
     save(load(path), known / path.name)
     (known / "known.toml").write_text("\n".join(line.strip() for line in told[told.index("    [[known]]") :]))
     result = hold(pytester, "LosesWhatIsFreed", "--pagedkv-known-failures=known/known.toml", "-k", "not exhaustive")
-    result.assert_outcomes(passed=3, deselected=1)
+    result.assert_outcomes(passed=4, deselected=1)
     assert f"put down to the known failure {path.name}: " in output(result)

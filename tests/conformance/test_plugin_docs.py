@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pagedkv.conformance.plugin import OPTIONS
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec.subject import Capabilities
 
 pytest_plugins = ["pytester"]

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pagedkv.conformance import exhaustive, fuzz
-from pagedkv.conformance.known import (
+from pagedkv.conformance.failures.known import (
     END,
     Excuse,
     KnownFailure,
@@ -15,8 +14,9 @@ from pagedkv.conformance.known import (
     of_subject,
     without,
 )
-from pagedkv.conformance.shrinking import attempt
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.failures.shrinking import attempt
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec import Admit, Append, Batch, Commit, Config, Fork, Free, Misuse, Operation, Truncate
 from pagedkv.spec.trace import Header, Line, Trace, TraceError, dumps
 

@@ -9,10 +9,10 @@ import hypothesis.core
 import pytest
 from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
-from pagedkv.conformance.profiles import PROFILES, profile, seed_of_commit
 from pagedkv.conformance.suite import Broken, Options, checks, run_of
-from pagedkv.conformance.suite_machine import chosen_settings
-from pagedkv.conformance.suite_text import MOST_LINES
+from pagedkv.conformance.suite.machine import chosen_settings
+from pagedkv.conformance.suite.profiles import PROFILES, profile, seed_of_commit
+from pagedkv.conformance.suite.text import MOST_LINES
 from pagedkv.spec import Misuse
 
 from tests.conformance.plugin_samples import LosesWhatIsFreed, LosesWhatIsTruncated, Right
@@ -54,7 +54,7 @@ class TestBroken(BlockManagerSuite):
 def test_the_base_class_takes_a_subject_in_any_form(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MODULE)
     result = pytester.runpytest_inprocess("-p", "no:benchmark", "-k", "programs or core and Broken")
-    result.assert_outcomes(passed=4, failed=2, deselected=9)
+    result.assert_outcomes(passed=4, failed=2, deselected=14)
     result.stdout.fnmatch_lines(["*::TestClass: 1 passed, 30 programs, *", "*::TestBroken: 2 failed, seed 3"])
     told = "\n".join(result.outlines)
     assert "replay kept/TestBroken-programs.jsonl --subject TestBroken" in told
@@ -81,10 +81,11 @@ def test_a_class_that_cannot_be_collected_says_why(pytester: pytest.Pytester, bo
 def test_checks_run_without_pytest(tmp_path: Path) -> None:
     little = Options(programs=20, steps=30, seed=1, out=tmp_path)
     right, broken = (run_of(factory, little) for factory in (Right, LosesWhatIsFreed))
-    assert [check.name for check in checks(right)] == ["programs", "state_machine", "exhaustive[core]"]
-    assert checks(right)[0].run()["programs"] == 20
-    with pytest.raises(Broken, match="BROKEN: counts add up"):
-        checks(broken)[0].run()
+    assert [check.name for check in checks(right)] == ["corpus", "programs", "state_machine", "exhaustive[core]"]
+    assert checks(right)[1].run()["programs"] == 20
+    for check in checks(broken):
+        with pytest.raises(Broken, match="BROKEN: counts add up"):
+            check.run()
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_the_database_of_hypothesis_brings_a_failure_back(tmp_path: Path) -> Non
     settings.load_profile("here")
     for little in (Options(programs=30, steps=30, seed=1), Options(programs=1, steps=30, seed=2)):
         with pytest.raises(Broken, match="a program of Hypothesis"):
-            checks(run_of(LosesWhatIsTruncated, replace(little, out=tmp_path)))[1].run()
+            checks(run_of(LosesWhatIsTruncated, replace(little, out=tmp_path)))[2].run()
 
 
 @pytest.mark.usefixtures("profile_afterwards")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pagedkv.conformance import fuzz
-from pagedkv.conformance.names import Names, is_text, is_word
-from pagedkv.conformance.protocol import (
+from pagedkv.conformance.process.names import Names, is_text, is_word
+from pagedkv.conformance.process.protocol import (
     Answer, Broken, Hello, answer_json, capabilities_json, header_json, operation_json, read, read_answer, read_hello,
     write,
 )  # fmt: skip
-from pagedkv.conformance.remote_process import SURVIVES
+from pagedkv.conformance.process.running import SURVIVES
+from pagedkv.conformance.search import fuzz
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec import HOLE, Batch, Copy, Identity, Misuse, Ok, Reason, Refused, RequestId
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from pagedkv.conformance.model import LEGAL_CHOICES, ModelSubject
-from pagedkv.conformance.replay import replay
+from pagedkv.conformance import corpus
+from pagedkv.conformance.differential.model import LEGAL_CHOICES, ModelSubject
+from pagedkv.conformance.failures.replay import replay
 from pagedkv.conformance.subjects import subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Config
@@ -20,14 +21,14 @@ from tests.conformance.real_bugs.collected import RECORDS
 from tests.conformance.mutants.campaign import results
 from tests.conformance.mutants.catalogue import CATALOGUE, FAMILIES
 from tests.conformance.real_bugs.kernels import CLASSES, KERNELS
-from tests.conformance.real_bugs.records import CORPUS, KERNEL_FACTS, Fact, Record, facts
+from tests.conformance.real_bugs.records import KERNEL_FACTS, Fact, Record, facts
 from tests.tools.bugs_page import keys_of
 
 FACTS = {fact.id: fact for fact in facts()}
 OF_KERNELS = {fact.id: fact for fact in facts(KERNEL_FACTS)}
 BOTH = {"B012", "B031"}
 """Bugs of a manager that its kernels have, too."""
-OF_BUGS = {path.name[:4] for path in CORPUS.glob("*.jsonl") if re.match(r"B\d{3}_", path.name)}
+OF_BUGS = {path.name[:4] for path in corpus.files() if re.match(r"B\d{3}_", path.name)}
 NUM_BUGS = 86
 """Bugs that were collected and concern what a block manager does, whoever's."""
 NUM_OF_KERNELS = 51

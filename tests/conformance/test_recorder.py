@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pagedkv.conformance.choosing import Dice
-from pagedkv.conformance.driver import Differential
-from pagedkv.conformance.plans import declared, draw_plan
-from pagedkv.conformance.programs import Programmer
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.failures.shrinking import finish
+from pagedkv.conformance.programs.choosing import Dice
+from pagedkv.conformance.programs.generator import Programmer
+from pagedkv.conformance.programs.plans import declared, draw_plan
 from pagedkv.conformance.recorder import Log, Recorder
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.shrinking import finish
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import (

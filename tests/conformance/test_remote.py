@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from pagedkv.conformance import exhaustive, fuzz
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import IN_TIME
-from pagedkv.conformance.protocol import header_json, operation_json, write
-from pagedkv.conformance.remote import Remote
-from pagedkv.conformance.remote_process import ONE_LINE, SURVIVES, Running
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.serve import Server
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.in_time import IN_TIME
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.process.protocol import header_json, operation_json, write
+from pagedkv.conformance.process.remote import Remote
+from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running
+from pagedkv.conformance.process.serve import Server
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.conformance.subjects import subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Admit, Append, Commit, Config, Fork, Free, Misuse, Operation

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.shrinking import required
+from pagedkv.conformance import corpus
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.failures.shrinking import required
 from pagedkv.conformance.subjects import BUILT_IN, subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import (
@@ -20,8 +21,7 @@ from pagedkv.spec.trace import Expect, Header, Line, Trace, load, parse, sample
 from tests.conformance.illegal import ILLEGAL
 from tests.conformance.legal import LEGAL
 
-CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*.jsonl"))
-OF_OURS = [path for path in CORPUS if not re.match(r"B\d{3}_", path.name)]
+OF_OURS = [path for path in corpus.files() if not re.match(r"B\d{3}_", path.name)]
 """Those of a bug by its id have a mutant of their own, in `test_real_bugs`."""
 ON_THE_HOST = re.compile(
     r"the subject (does not declare|cannot be made with .*:) (prefix_cache|reserve|preempt|swap|overlapped_steps)"
@@ -38,13 +38,13 @@ def test_the_corpus_holds_on_our_implementations(path: Path, name: str) -> None:
 
 
 def test_what_needs_no_prefix_index_holds_on_the_device() -> None:
-    held = [path for path in CORPUS if replay(load(path), subject("device")).verdict == "holds"]
+    held = [path for path in corpus.files() if replay(load(path), subject("device")).verdict == "holds"]
     assert len(held) >= 17
 
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_the_corpus_rejects_no_legal_allocator(name: str) -> None:
-    reports = {path.stem: replay(load(path), LEGAL[name]) for path in CORPUS}
+    reports = {path.stem: replay(load(path), LEGAL[name]) for path in corpus.files()}
     assert {stem: report for stem, report in reports.items() if report.verdict == "violation"} == {}
 
 

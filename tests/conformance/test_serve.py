@@ -7,18 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pagedkv.conformance.driver import ANSWERS, OBSERVED, RAISES, Differential, Violation
-from pagedkv.conformance.model import ModelSubject
-from pagedkv.conformance.protocol import Answer, Broken, header_json, read, read_answer, read_hello, write
-from pagedkv.conformance.remote_process import SURVIVES
-from pagedkv.conformance.serve import Server
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.model import ModelSubject
+from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES, Violation
+from pagedkv.conformance.process.protocol import Answer, Broken, header_json, read, read_answer, read_hello, write
+from pagedkv.conformance.process.running import SURVIVES
+from pagedkv.conformance.process.serve import Server
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Admit, Append, Commit, Config, Fork, Identity, Misuse, Ok, Outcome, RequestId
 from pagedkv.spec.subject import Lengths, Snapshot
 from pagedkv.spec.trace import DATA, sample
 
 CONFIG = Config(num_blocks=4, block_size=2)
-SERVE = [sys.executable, "-m", "pagedkv.conformance.serve"]
+SERVE = [sys.executable, "-m", "pagedkv.conformance.process.serve"]
 
 
 class Odd(ModelSubject):

@@ -7,16 +7,26 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pagedkv.conformance import shrinking
-from pagedkv.conformance.choosing import Dice
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import IN_TIME
-from pagedkv.conformance.plans import declared, draw_plan
-from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.replay import replay
-from pagedkv.conformance.shrinking import Failure, Program, attempt, cost_of, fault, is_simpler, minimise, trace_of
-from pagedkv.conformance.shrinking_steps import cost, single_steps
-from pagedkv.conformance.shrinking_text import cut
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.in_time import IN_TIME
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures import shrinking
+from pagedkv.conformance.failures.replay import replay
+from pagedkv.conformance.failures.shrinking import (
+    Failure,
+    Program,
+    attempt,
+    cost_of,
+    fault,
+    is_simpler,
+    minimise,
+    trace_of,
+)
+from pagedkv.conformance.failures.steps import cost, single_steps
+from pagedkv.conformance.failures.text import cut
+from pagedkv.conformance.programs.choosing import Dice
+from pagedkv.conformance.programs.generator import Programmer
+from pagedkv.conformance.programs.plans import declared, draw_plan
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Ok, Operation,

@@ -1,6 +1,6 @@
 """Named mutants of what the kernels that attend are made of, `rows` and `tiles`; see `kernel_mutants`."""
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.kernel_mutants import kernel
 
 SEEN = "(positions[None, :] < end[:, None])"

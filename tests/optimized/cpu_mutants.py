@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pagedkv.conformance.mutation import MutationError
+from tests.conformance.mutants.mutation import MutationError
 
 ROOT: Final = Path(__file__).parents[2]
 LOOPS: Final = Path("pagedkv", "optimized", "cpu")

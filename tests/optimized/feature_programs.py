@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from pagedkv.conformance.compare import subject_call
+from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.optimized.external import Invalidated
 from pagedkv.optimized.groups import CacheGroup
 from pagedkv.optimized.manager import BlockManager

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 from hypothesis import strategies as st
-from pagedkv.conformance.compare import subject_call
+from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.optimized.loops.memory import RESIDENT
 from pagedkv.optimized.rows import RECOMPUTE, SWAPPED
 from pagedkv.optimized.subject import OptimizedSubject

@@ -12,7 +12,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from pagedkv.conformance.mutation import mutated_module
+from tests.conformance.mutants.mutation import mutated_module
 from pagedkv.optimized.attention.shipped import Configuration, launch_for
 from pagedkv.optimized.audit.address_check import arguments_of, kv_loads, narrow_products, places_of
 from pagedkv.optimized.audit.aot import compiled_kernel

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pagedkv.conformance.mutation import mutated_module
+from tests.conformance.mutants.mutation import mutated_module
 from pagedkv.optimized import copy_blocks, gather_kv, paged_attention, write_kv
 from pagedkv.optimized.attention import attend, debug, gathering, moves
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pagedkv.conformance.driver import Differential
+from pagedkv.conformance.differential.driver import Differential
 from pagedkv.optimized.invariants import INVARIANTS, InvariantBroken
-from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.loops.memory import NEXT, NOTHING, NUM_SWAP_FREE, RELEASE, RESIDENT
+from pagedkv.optimized.manager import BlockManager
 from pagedkv.optimized.state import ManagerState
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.spec import Admit, Append, Batch, Config, Copy, Misuse, Ok, Outcome, Reason, Refused

@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.audit.aot import audit_launch, compiled_kernel

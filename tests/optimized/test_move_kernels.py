@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized import BlockCopier, copy_blocks
 from pagedkv.optimized.attention.move_launches import (
     address_table, copy_groups, copy_launch, gather_launch, write_launch,

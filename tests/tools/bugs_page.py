@@ -36,7 +36,7 @@ of {bugs} such bugs of other projects, in our own words, and what was made of ea
 * {own} need [a test of their own](#by-a-test-of-their-own), because no trace and no mutant can show them.
 * {never} [cannot arise](#what-cannot-arise) in a manager, or in kernels, of our kind.
 
-`pagedkv replay tests/corpus/*.jsonl --subject module:factory` asks your block manager the same. What the table says of
+`pagedkv replay --corpus --subject module:factory` asks your block manager the same. What the table says of
 another project is a reading of the linked pages at one time; "not known" and "not confirmed" mean just that. The ids
 are ours, with gaps where a bug concerns an engine alone.
 
@@ -92,7 +92,7 @@ def _of_class(kind: str, known: dict[str, Result]) -> str:
 
 def _recorded(fact: Fact, record: Record, sharing: int, found: Result) -> str:
     path = record.trace
-    trace = f"[{path.stem.partition('_')[2].replace('_', ' ')}](../tests/corpus/{path.name})"
+    trace = f"[{path.stem.partition('_')[2].replace('_', ' ')}](../spec/pagedkv/conformance/corpus/{path.name})"
     nearest = [record.nearest] if record.nearest else []
     shared = [f"shared by {sharing} bugs of one cause"] if sharing > 1 else []
     mutant = "; ".join([f"`{record.mutant.name}`", *shared, *nearest])

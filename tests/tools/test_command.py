@@ -7,11 +7,11 @@ import pytest
 
 from pagedkv.cli.inputs import BadInput, subject_factory
 from pagedkv.cli.main import VERBS, main
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.search.slices import SLICES
+from pagedkv.reference import BlockManager
 from pagedkv.spec import Outcome, RequestId
 from pagedkv.spec.trace import DATA, load
 from pagedkv.spec.words import Ok
-from pagedkv.reference import BlockManager
 
 SAMPLE = str(DATA / "sample.jsonl")
 HEADER = '{"pagedkv_trace": 1, "num_blocks": 4, "block_size": 2}\n'
@@ -162,7 +162,7 @@ def test_a_capability_that_no_program_exercised_is_a_violation_if_enough_was_run
     few = [*FUZZ, "--programs", "1", "--steps", "1", "--out", str(tmp_path)]
     assert main(few) == 0
     assert "not exercised yet, in fewer than " in capsys.readouterr().out
-    monkeypatch.setattr("pagedkv.conformance.fuzz.ENOUGH", 1)
+    monkeypatch.setattr("pagedkv.conformance.search.fuzz.ENOUGH", 1)
     assert main(few) == 1
     assert "exercised by no program: " in capsys.readouterr().out
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from pagedkv.cli.main import main
-from pagedkv.conformance.profiles import PROFILES
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.search.slices import SLICES
+from pagedkv.conformance.suite.profiles import PROFILES
 from pagedkv.spec.trace import load
 
 from tests.tools.test_command import ADMIT, BROKEN, trace_file

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagedkv.conformance.driver import Violation
+from pagedkv.conformance.differential.violation import Violation
 from pagedkv.reference import BlockManager
 from pagedkv.simulation import (
     POOL, Arrival, Checked, Engine, Reservation, ServiceModel, Span, Unchecked, WorkloadMeasures, bundled,

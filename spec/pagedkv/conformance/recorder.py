@@ -15,10 +15,10 @@ from operator import index
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pagedkv.conformance.by_value import ByValue
-from pagedkv.conformance.compare import subject_call
-from pagedkv.conformance.names import Names, is_text
-from pagedkv.conformance.protocol import Json, header_json, operation_json, write
+from pagedkv.conformance.differential.compare import subject_call
+from pagedkv.conformance.process.by_value import ByValue
+from pagedkv.conformance.process.names import Names, is_text
+from pagedkv.conformance.process.protocol import Json, header_json, operation_json, write
 from pagedkv.spec import Batch, Block, Config, Fork, Free, Misuse, Ok, Operation, Outcome, Refused
 from pagedkv.spec.expectation import Expect
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot

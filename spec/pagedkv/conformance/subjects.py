@@ -59,7 +59,7 @@ def subject(name: str, *, limit_s: float | None = None) -> SubjectFactory:
 
 
 def _remote(kind: str, rest: str, limit_s: float | None) -> SubjectFactory:
-    from pagedkv.conformance import remote  # noqa: PLC0415  # needs a POSIX system
+    from pagedkv.conformance.process import remote  # noqa: PLC0415  # needs a POSIX system
 
     if kind == "command":
         return remote.command(rest, limit_s=limit_s)

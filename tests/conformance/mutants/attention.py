@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 from pagedkv.conformance.attention import check_law, planned_checks
 from pagedkv.conformance.attention.plan import LAWS, configurations
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.audit.aot import audit_launch
 
 from tests.conformance.mutants.records import Hunt, Kill

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pagedkv.conformance import fuzz
-from pagedkv.conformance.mutation import MutationError
-from pagedkv.conformance.replay import replay
+from pagedkv.conformance.search import fuzz
+from tests.conformance.mutants.mutation import MutationError
+from pagedkv.conformance.failures.replay import replay
 from pagedkv.spec.trace import Trace
 
 from tests.conformance.mutants.catalogue import CATALOGUE, Entry

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
-from pagedkv.conformance.mutation import Mutant, altered
+from tests.conformance.mutants.mutation import Mutant, altered
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference.manager import BlockManager

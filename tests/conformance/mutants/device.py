@@ -3,7 +3,7 @@
 from typing import Any, Final, cast
 
 import torch
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.spec.subject import SubjectFactory

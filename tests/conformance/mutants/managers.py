@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from pagedkv.conformance import exhaustive, fuzz
-from pagedkv.conformance.exhaustive import slices_for
-from pagedkv.conformance.mutation import Mutant
-from pagedkv.conformance.plans import declared
-from pagedkv.conformance.shrinking import Failure, minimise, trace_of
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.exhaustive import slices_for
+from tests.conformance.mutants.mutation import Mutant
+from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
+from pagedkv.conformance.programs.plans import declared
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pagedkv.conformance.mutation import MutationError
+from tests.conformance.mutants.mutation import MutationError
 
 from tests.conformance.mutants import __main__ as command
 from tests.conformance.mutants import campaign

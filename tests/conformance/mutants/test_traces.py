@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from pagedkv.conformance.replay import replay
+from pagedkv.conformance.failures.replay import replay
 
 from tests.conformance.mutants import campaign
 from tests.conformance.mutants.__main__ import main

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 
 from tests.conformance.illegal import ILLEGAL
 from tests.conformance.illegal_tool import mutant

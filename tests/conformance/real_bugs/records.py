@@ -1,7 +1,7 @@
 """What is known of the bugs of other projects, and where each is noticed here.
 
 A *fact* is a bug as its project met it; the facts are data (`facts.jsonl`), in our own words. A *record* says that the
-cause of a bug has a counterpart in a block manager of our kind: a trace in `tests/corpus` sets it off, a mutant of the
+cause of a bug has a counterpart in a block manager of our kind: a trace of the corpus sets it off, a mutant of the
 reference has it, and the record names the law and the line of the trace at which the kit notices. What cannot arise
 here, and what no trace can show, says so in its fact. Bugs of kernels (`kernel_facts.jsonl`) have no trace: their
 records name mutants of the catalogue.
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pagedkv.conformance.mutation import Mutant
+from pagedkv.conformance import corpus
+from tests.conformance.mutants.mutation import Mutant
 
-CORPUS: Final = Path(__file__).parents[2] / "corpus"
 FACTS: Final = Path(__file__).parent / "facts.jsonl"
 KERNEL_FACTS: Final = Path(__file__).parent / "kernel_facts.jsonl"
 
@@ -57,7 +57,7 @@ class Record:
     @property
     def trace(self) -> Path:
         """The one file of the corpus that begins with the bug's id."""
-        (path,) = CORPUS.glob(f"{self.bug}_*.jsonl")
+        (path,) = (path for path in corpus.files() if path.name.startswith(f"{self.bug}_"))
         return path
 
 

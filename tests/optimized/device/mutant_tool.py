@@ -1,4 +1,4 @@
-"""How kernels and loops of the device pool are broken by name; see `pagedkv.conformance.mutation`."""
+"""How kernels and loops of the device pool are broken by name; see `tests.conformance.mutants.mutation`."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from pagedkv.conformance.mutation import Mutant, Replacement
+from tests.conformance.mutants.mutation import Mutant, Replacement
 from pagedkv.optimized.device import launches, loops
 from pagedkv.optimized.device.loops import compiling
 from pagedkv.optimized.kernels import pool

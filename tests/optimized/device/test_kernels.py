@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 import torch
-from pagedkv.conformance.exhaustive import run
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.search.exhaustive import run
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.optimized.device import launches
 from pagedkv.optimized.device.on_the_cpu import LoopOperations
 from pagedkv.optimized.device.outcomes import RowOutcome

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from pagedkv.conformance.mutation import Mutant
+from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.device import launches, loops
 from pagedkv.optimized.device.loops import giving_back
 from pagedkv.optimized.device.on_the_cpu import LoopOperations

@@ -12,13 +12,13 @@ from typing import Any
 from pagedkv.cli import options
 from pagedkv.cli.inputs import aside, natural, positive, print_json, progress, subject_factory
 from pagedkv.cli.report import check_writable, columns, trace_line, trace_lines, write_trace
-from pagedkv.conformance.exhaustive import SliceReport
-from pagedkv.conformance.exhaustive import run as visit
-from pagedkv.conformance.exhaustive import slices_for
-from pagedkv.conformance.known import Excuse
-from pagedkv.conformance.plans import declared
-from pagedkv.conformance.shrinking import Failure, minimise, trace_of
-from pagedkv.conformance.slices import SLICES
+from pagedkv.conformance.failures.known import Excuse
+from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
+from pagedkv.conformance.programs.plans import declared
+from pagedkv.conformance.search.exhaustive import SliceReport
+from pagedkv.conformance.search.exhaustive import run as visit
+from pagedkv.conformance.search.exhaustive import slices_for
+from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec.trace import load
 
 HELP = "visit every state of small pools"

@@ -11,13 +11,13 @@ from dataclasses import replace
 from pagedkv.cli import options
 from pagedkv.cli.inputs import aside, print_json, progress, subject_factory
 from pagedkv.cli.report import check_writable, columns, trace_lines, write_trace
-from pagedkv.conformance.counting import PLACES
-from pagedkv.conformance.exhaustive import slices_for
-from pagedkv.conformance.fuzz import ENOUGH, FuzzReport
-from pagedkv.conformance.fuzz import run as fuzz
-from pagedkv.conformance.known import Excuse
-from pagedkv.conformance.measures import Reached, reached
-from pagedkv.conformance.plans import declared
+from pagedkv.conformance.failures.known import Excuse
+from pagedkv.conformance.programs.counting import PLACES
+from pagedkv.conformance.programs.plans import declared
+from pagedkv.conformance.search.exhaustive import slices_for
+from pagedkv.conformance.search.fuzz import ENOUGH, FuzzReport
+from pagedkv.conformance.search.fuzz import run as fuzz
+from pagedkv.conformance.search.measures import Reached, reached
 from pagedkv.spec.subject import SubjectFactory
 
 HELP = "random programs on a subject"

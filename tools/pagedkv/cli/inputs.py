@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
-from pagedkv.conformance.driver import Violation
+from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.subjects import subject as find_subject
-from pagedkv.conformance.suite_run import capabilities_of
+from pagedkv.conformance.suite.run import capabilities_of
 from pagedkv.spec import Config, Misuse
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 from pagedkv.spec.trace import Trace, load

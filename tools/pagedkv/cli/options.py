@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from pagedkv.cli.inputs import natural, positive
-from pagedkv.conformance.known import KnownFailure, changed, load, of_subject
-from pagedkv.conformance.profiles import PROFILES
+from pagedkv.conformance.failures.known import KnownFailure, changed, load, of_subject
+from pagedkv.conformance.suite.profiles import PROFILES
 from pagedkv.spec.subject import SubjectFactory
 
 DEFAULT_PROFILE: Final = "pr"

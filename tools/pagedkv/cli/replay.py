@@ -13,9 +13,10 @@ from typing import Any
 from pagedkv.cli import options
 from pagedkv.cli.inputs import BadInput, aside, print_json, progress, read_trace, subject_factory
 from pagedkv.cli.report import check_writable, trace_lines, write_trace
-from pagedkv.conformance.known import KnownFailure
-from pagedkv.conformance.replay import ReplayReport, replay
-from pagedkv.conformance.shrinking import attempt, minimise, trace_of
+from pagedkv.conformance import corpus
+from pagedkv.conformance.failures.known import KnownFailure
+from pagedkv.conformance.failures.replay import ReplayReport, replay
+from pagedkv.conformance.failures.shrinking import failure_of, minimise, trace_of
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace
@@ -25,7 +26,8 @@ HELP = "replay traces on a subject"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument("trace", nargs="+", metavar="TRACE", help="trace files")
+    parser.add_argument("trace", nargs="*", metavar="TRACE", help="trace files")
+    parser.add_argument("--corpus", action="store_true", help="the traces of public bugs that come with the kit, too")
     options.add_subject(parser)
     options.add_failures(parser, minimize=False)
     parser.add_argument(
@@ -63,6 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
     factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
     known = options.known_failures(arguments)
     traces = {path: read_trace(path) for path in arguments.trace}
+    if arguments.corpus:
+        traces |= {str(path): trace for path, trace in corpus.traces().items()}
+    if not traces:
+        raise BadInput("no TRACE: expected trace files, or --corpus")
     if arguments.minimize:
         check_writable(arguments.out)
     results = []
@@ -95,7 +101,7 @@ def replayed(trace: Trace, factory: SubjectFactory, touched_only: bool) -> Repla
 def _minimal(result: Replayed, trace: Trace, factory: SubjectFactory, out: str) -> Replayed:
     """With the minimal trace, unless it breaks no law: then it is the trace's own expectation that is not met."""
     with aside():
-        failure = attempt(factory, trace.header.config(), [line.op for line in trace.lines])
+        failure = failure_of(trace, factory)
         if failure is None:
             return result
         minimal = trace_of(minimise(factory, failure))

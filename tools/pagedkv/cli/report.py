@@ -8,8 +8,8 @@ from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
-from pagedkv.conformance.shrinking import Failure, trace_of
-from pagedkv.conformance.suite_text import go_on
+from pagedkv.conformance.failures.shrinking import Failure, trace_of
+from pagedkv.conformance.suite.text import go_on
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, dumps, save
 

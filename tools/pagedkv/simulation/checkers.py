@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from pagedkv.conformance.compare import subject_call
-from pagedkv.conformance.driver import Differential
+from pagedkv.conformance.differential.compare import subject_call
+from pagedkv.conformance.differential.driver import Differential
 from pagedkv.spec import Batch, Config, Misuse, Operation, Outcome
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 
@@ -50,7 +50,8 @@ class Unchecked:
 class Checked:
     """The manager beside the specification: what an operation touched at once, everything every 1,000 steps.
 
-    Raises `pagedkv.conformance.driver.Violation` at the first difference; `differential.log` has the program.
+    Raises `pagedkv.conformance.differential.violation.Violation` at the first difference; `differential.log` has the
+    program.
     """
 
     def __init__(self, factory: SubjectFactory, config: Config) -> None:

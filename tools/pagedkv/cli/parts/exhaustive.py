@@ -6,8 +6,8 @@ from pagedkv.cli.exhaust import slice_data, slice_lines
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
-from pagedkv.conformance import exhaustive
-from pagedkv.conformance.plans import declared
+from pagedkv.conformance.programs.plans import declared
+from pagedkv.conformance.search import exhaustive
 from pagedkv.spec.subject import SubjectFactory
 
 QUICK_STATES = 300

@@ -7,12 +7,12 @@ from dataclasses import asdict, replace
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, trace_line, write_failure
-from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.shrinking import Failure
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import Failure
+from pagedkv.conformance.programs.plans import declared
 from pagedkv.simulation import (
     POOL, Checked, ReservationMeasures, ServiceModel, WorkloadMeasures, bundled, compare_reservations, run as serve,
 )  # fmt: skip
-from pagedkv.conformance.plans import declared
 
 SECTION = "workload"
 QUICK_REQUESTS = 40

@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import in_time
-from pagedkv.conformance.programs import may_follow, waiting
-from pagedkv.conformance.shrinking_steps import Cost, cost, single_steps
+from pagedkv.conformance.differential.driver import Differential
+
+from pagedkv.conformance.differential.in_time import in_time
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.steps import Cost, cost, single_steps
+from pagedkv.conformance.programs.generator import may_follow, waiting
 from pagedkv.spec import (
     Admit, Batch, BeginStep, Commit, Config, Evict, Fork, Lookup, Operation, Permute, Pin, Preempt, Reserve,
     ResetPrefixIndex, Truncate, Unpin,
@@ -194,6 +196,11 @@ def missing(config: Config, program: Sequence[Operation], can: Capabilities) -> 
     """What a program requires and a subject does not declare, but for options that most programs do not turn on."""
     needed = set(required(config, program)) - {"prefix_cache", "dedup"}
     return sorted(name for name in needed if not getattr(can, name, False))
+
+
+def failure_of(trace: Trace, factory: SubjectFactory) -> Failure | None:
+    """The program of a trace, run to its end without what the trace itself expects: the law that it breaks, if any."""
+    return attempt(factory, trace.header.config(), [line.op for line in trace.lines])
 
 
 def trace_of(failure: Failure) -> Trace:

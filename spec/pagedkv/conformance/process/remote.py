@@ -1,9 +1,9 @@
 """Subjects in a process of their own: a crash or a hang of theirs ends no run of ours, and is told as what it is.
 
-`command` runs any program that speaks the protocol (`docs/protocol.md`), `python` a Python subject under
-`pagedkv.conformance.serve`. A factory has one process, which the subject has that was made last: a new one at every
-time, or the same where the program starts afresh with another header, so that shrinking starts no interpreter at every
-attempt. An older subject that is asked again all the same first does again what it did.
+`command` runs any program that speaks the protocol (`docs/protocol.md`), `python` a Python subject under `serve`. A
+factory has one process, which the subject has that was made last: a new one at every time, or the same where the
+program starts afresh with another header, so that shrinking starts no interpreter at every attempt. An older subject
+that is asked again all the same first does again what it did.
 """
 
 import os
@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from pagedkv.conformance.by_value import ByValue
-from pagedkv.conformance.compare import touched
-from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.names import Names, is_word
-from pagedkv.conformance.protocol import (
+from pagedkv.conformance.differential.compare import touched
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.process.by_value import ByValue
+from pagedkv.conformance.process.names import Names, is_word
+from pagedkv.conformance.process.protocol import (
     Answer, Broken, Hello, Json, header_json, operation_json, read, read_answer, read_hello, write,
 )  # fmt: skip
-from pagedkv.conformance.remote_process import ONE_LINE, Running
+from pagedkv.conformance.process.running import ONE_LINE, Running
 from pagedkv.spec import Batch, Block, Config, Identity, Misuse, Operation, Outcome, RequestId
 from pagedkv.spec.subject import Capabilities, Snapshot
 
@@ -203,5 +203,5 @@ def command(line: str, *, limit_s: float | None = None) -> Remote:
 def python(name: str, *, limit_s: float | None = None) -> Remote:
     """Subjects made by a factory in Python, in an interpreter of its own that finds the modules that this one finds."""
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    serve = [sys.executable, "-m", "pagedkv.conformance.serve", name]
+    serve = [sys.executable, "-m", "pagedkv.conformance.process.serve", name]
     return Remote(serve, limit_s=limit_s, environment={**os.environ, "PYTHONPATH": paths})

@@ -1,4 +1,6 @@
-"""A Python subject that answers on stdout what it is asked on stdin: `python -m pagedkv.conformance.serve NAME`.
+"""A Python subject that answers on stdout what it is asked on stdin.
+
+    python -m pagedkv.conformance.process.serve NAME
 
 NAME is one of `subjects`. The interpreter imports it once and then forks: the child answers, and the parent waits. If
 the child dies, the parent says so in its place and forks another one, which needs no import, and if nobody is there
@@ -16,11 +18,11 @@ from functools import partial
 from select import POLLIN, poll
 from typing import Any, BinaryIO, Final, NoReturn
 
-from pagedkv.conformance.compare import subject_call
-from pagedkv.conformance.driver import ANSWERS, OBSERVED, RAISES
-from pagedkv.conformance.form import malformed_answer, malformed_snapshot
-from pagedkv.conformance.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
-from pagedkv.conformance.remote_process import SURVIVES, ending
+from pagedkv.conformance.differential.compare import subject_call
+from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
+from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES
+from pagedkv.conformance.process.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
+from pagedkv.conformance.process.running import SURVIVES, ending
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec import Batch, Config, Misuse, Ok, Outcome, RequestId
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot, SubjectFactory
@@ -211,6 +213,6 @@ def _factory(name: str) -> SubjectFactory:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m pagedkv.conformance.serve NAME, which is module:factory or a built-in name")
+        sys.exit("usage: python -m pagedkv.conformance.process.serve NAME, which is module:factory or a built-in name")
     with suppress(BrokenPipeError):
         main(sys.argv[1])

@@ -9,9 +9,9 @@ and lengths lie near the ends of blocks.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pagedkv.conformance.choosing import Chooser, chance, near_boundary, pick, text, weighted
-from pagedkv.conformance.plans import Plan
-from pagedkv.conformance.undirected import undirected
+from pagedkv.conformance.programs.choosing import Chooser, chance, near_boundary, pick, text, weighted
+from pagedkv.conformance.programs.plans import Plan
+from pagedkv.conformance.programs.undirected import undirected
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
     Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,

@@ -50,6 +50,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """With a subject, and only then, all the rest is loaded. What cannot be run is a usage error at once."""
     if config.getoption("pagedkv_subject") or config.getini("pagedkv_subject"):
-        from pagedkv.conformance.plugin_items import Conformance  # noqa: PLC0415  # costs nothing unless it is wanted
+        from pagedkv.conformance.plugin.items import Conformance  # noqa: PLC0415  # costs nothing unless it is wanted
 
         config.pluginmanager.register(Conformance(config, OPTIONS), "pagedkv-conformance")

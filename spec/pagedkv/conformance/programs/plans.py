@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pagedkv.conformance.choosing import Chooser, chance, pick
+from pagedkv.conformance.programs.choosing import Chooser, chance, pick
 from pagedkv.spec import Config, Misuse
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, SubjectFactory
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from pagedkv.conformance.plugin import Option
-from pagedkv.conformance.plugin_summary import Summary, properties
-from pagedkv.conformance.profiles import seed_of_commit
+from pagedkv.conformance.plugin.summary import Summary, properties
 from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, Run, checks, run_of
+from pagedkv.conformance.suite.profiles import seed_of_commit
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
 

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, TypeAlias
 
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import in_time
-from pagedkv.conformance.shrinking import Excusing, Failure
-from pagedkv.conformance.slices import SLICES, Slice
+from pagedkv.conformance.differential.driver import Differential
+
+from pagedkv.conformance.differential.in_time import in_time
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import Excusing, Failure
+from pagedkv.conformance.search.slices import SLICES, Slice
 from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Outcome, Permute, Refused, RequestId, State
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 

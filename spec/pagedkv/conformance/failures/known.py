@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pagedkv.conformance.replay import ReplayReport, replay
-from pagedkv.conformance.shrinking import Failure, Program, attempt
+from pagedkv.conformance.failures.replay import ReplayReport, replay
+from pagedkv.conformance.failures.shrinking import Failure, Program, attempt, failure_of
 from pagedkv.spec import Batch, Misuse, Operation
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, load as load_trace
@@ -133,8 +133,7 @@ class Excuse:
 
     def _needed(self, each: KnownFailure) -> tuple[str, list[str]] | None:
         """The law and the kinds that the pinned trace itself needs; None if it fails no more as it should."""
-        program = tuple(line.op for line in each.trace.lines)
-        failure = attempt(self.factory, each.trace.header.config(), program)
+        failure = failure_of(each.trace, self.factory)
         if failure is None or changed(each, self.factory):
             return None
         kinds = sorted({kind for operation in failure.program for kind in _kinds(operation)} - {"admit"})

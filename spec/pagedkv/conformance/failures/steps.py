@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
-from pagedkv.conformance.shrinking_text import cut, known_lengths, natural_number, number_of, with_number, with_tokens
+from pagedkv.conformance.failures.text import cut, known_lengths, natural_number, number_of, with_number, with_tokens
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Config, EndStep, Fork, Lookup, Operation, Pin, Preempt, RequestId, Unpin, ceil_div,
 )  # fmt: skip

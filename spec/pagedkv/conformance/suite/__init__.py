@@ -1,9 +1,9 @@
 """What a subject is held against in a test run, check by check: one implementation for every way to run them.
 
-`checks` lists them for a subject, in the order of how quickly they tell something: known failures, recorded traces, the
-sample trace of the specification, random programs, the Hypothesis machine, the exhaustive slices. What needs a
-capability that is not declared is not in the list. A check that fails raises `Broken`, whose text is the whole report:
-the law, how it is broken, the shortest program, and what to do with it.
+`checks` lists them for a subject, in the order of how quickly they tell something: known failures, recorded traces,
+the sample trace of the specification, the corpus, random programs, the Hypothesis machine, the exhaustive slices. What
+needs a capability that is not declared is not in the list. A check that fails raises `Broken`, whose text is the whole
+report: the law, how it is broken, the shortest program, and what to do with it.
 
 The pytest plugin makes an item of each. For those who prefer code there is a class,
 
@@ -15,18 +15,21 @@ and for unittest a loop: `for check in checks(run_of(MyAllocator)): check.run()`
 """
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from pagedkv.conformance import exhaustive, fuzz
-from pagedkv.conformance.known import Excuse, KnownFailure, changed
-from pagedkv.conformance.replay import ReplayReport, replay
-from pagedkv.conformance.shrinking import minimise, trace_of
-from pagedkv.conformance.slices import Slice
-from pagedkv.conformance.suite_run import Options, Run, run_of
-from pagedkv.conformance.suite_text import broken_text, slug
+from pagedkv.conformance import corpus
+
+from pagedkv.conformance.failures.known import Excuse, KnownFailure, changed
+from pagedkv.conformance.failures.replay import ReplayReport, replay
+from pagedkv.conformance.failures.shrinking import failure_of, minimise, trace_of
+from pagedkv.conformance.search import exhaustive, fuzz
+from pagedkv.conformance.search.slices import Slice
+from pagedkv.conformance.suite.run import Options, Run, run_of
+from pagedkv.conformance.suite.text import broken_text, slug
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, TraceError, load, sample, save
 
@@ -39,7 +42,7 @@ CHUNK: Final = 2_500
 """Random programs of one check. More make several checks, which can run beside each other."""
 
 Measures: TypeAlias = Mapping[str, int]
-"""What a check has done: programs, operations, states, transitions, and what was put down to each known failure."""
+"""What a check has done: traces, programs, operations, states, transitions, and what was put down to what is known."""
 
 
 class Broken(AssertionError):
@@ -72,6 +75,7 @@ def checks(run: Run) -> list[Check]:
         found[f"trace[{path.name}]"] = partial(_recorded, run, path)
     if all(getattr(run.capabilities, need) for need in sample().header.requires):
         found["sample_trace"] = partial(_held, run, sample(), "the sample trace of the specification")
+    found["corpus"] = partial(_corpus, run)
     sizes = [min(CHUNK, run.budget.programs - start) for start in range(0, run.budget.programs, CHUNK)]
     for number, size in enumerate(sizes):
         place = f"[{number + 1} of {len(sizes)}]" if len(sizes) > 1 else ""
@@ -103,6 +107,31 @@ def _held(run: Run, trace: Trace, what: str, path: Path | None = None) -> Measur
     return {"operations": report.operations}
 
 
+def _corpus(run: Run) -> Measures:
+    """All traces of the corpus that apply. Of those that fail and that no known failure explains the first is told."""
+    excuse, excused, held = Excuse(run.known, run.factory), Counter[str](), Counter[str]()
+    broken = dict[Path, ReplayReport]()
+    for path, trace in corpus.traces().items():
+        report = replay(trace, run.factory)
+        failure = failure_of(trace, run.factory) if report.verdict == "violation" else None
+        known = excuse(failure) if failure else None
+        if known is not None:
+            excused[known] += 1
+        elif report.verdict == "violation":
+            broken[path] = report
+        elif report.verdict == "holds":
+            held["traces"] += 1
+            held["operations"] += report.operations
+    if broken:
+        path, report = next(iter(broken.items()))
+        others = "".join(f"\n  also fails: {other.name}" for other in [*broken][1:])
+        where = f"the corpus, {len(broken)} of whose traces fail\n{corpus.traces()[path].header.note}{others}"
+        raise Broken(broken_text(run.name, run.limit_s, where, report, corpus.traces()[path], path))
+    if not held and not excused:
+        raise NotApplicable("no trace of the corpus applies")
+    return {**held, **_excused(excused)}
+
+
 def _slice(run: Run, part: Slice) -> Measures:
     excuse = Excuse(run.known, run.factory)
     report = exhaustive.run(run.factory, part, seed=run.seed, excuse=excuse)
@@ -128,7 +157,7 @@ def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
 
 
 def _machine(run: Run) -> Measures:
-    from pagedkv.conformance.suite_machine import hold_with_database  # noqa: PLC0415  # the only one with Hypothesis
+    from pagedkv.conformance.suite.machine import hold_with_database  # noqa: PLC0415  # the only one with Hypothesis
 
     excuse = Excuse(run.known, run.factory)
     failure, done, excused = hold_with_database(run.factory, slug(run.name), run.budget, run.seed, excuse)
@@ -178,7 +207,7 @@ class BlockManagerSuite:
         """Make a test of each check."""
         import pytest  # noqa: PLC0415  # the checks themselves do without
 
-        from pagedkv.conformance.plugin_summary import Summary  # noqa: PLC0415  # as pytest
+        from pagedkv.conformance.plugin.summary import Summary  # noqa: PLC0415  # as pytest
 
         if "check" not in metafunc.fixturenames:
             return
@@ -195,7 +224,7 @@ class BlockManagerSuite:
         """One check. What it did is among the properties of the report."""
         import pytest  # noqa: PLC0415  # as above
 
-        from pagedkv.conformance.plugin_summary import properties  # noqa: PLC0415  # as above
+        from pagedkv.conformance.plugin.summary import properties  # noqa: PLC0415  # as above
 
         told = properties(check.of, {})
         try:

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import in_time
-from pagedkv.conformance.shrinking import finish, missing
+from pagedkv.conformance.differential.driver import Differential
+
+from pagedkv.conformance.differential.in_time import in_time
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import finish, missing
 from pagedkv.spec import Batch, Config, Fork, Misuse, Ok, Operation, Outcome, Refused, State, available
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 from pagedkv.spec.trace import Line, Trace, mismatches

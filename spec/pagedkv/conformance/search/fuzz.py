@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pagedkv.conformance.choosing import Dice
-from pagedkv.conformance.counting import OUTCOMES, PLACES, Counts, exercised
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.in_time import in_time
-from pagedkv.conformance.plans import declared, draw_plan
-from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.shrinking import Excusing, Failure, finish, minimise, trace_of
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.in_time import in_time
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import Excusing, Failure, finish, minimise, trace_of
+from pagedkv.conformance.programs.choosing import Dice
+from pagedkv.conformance.programs.counting import OUTCOMES, PLACES, Counts, exercised
+from pagedkv.conformance.programs.generator import Programmer
+from pagedkv.conformance.programs.plans import declared, draw_plan
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Trace, save

@@ -6,17 +6,18 @@ lengths, availability, references, index, contents by the shadow, and the meanin
 taken from what is observed, so no legal allocator is failed for its choices.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from pagedkv.conformance.compare import (
+from pagedkv.conformance.differential.compare import (
     Difference, differences, lru_difference, outcome_difference, subject_call, touched,
 )  # fmt: skip
-from pagedkv.conformance.form import malformed_answer, malformed_snapshot
-from pagedkv.conformance.shadow import Shadow
+from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
+from pagedkv.conformance.differential.shadow import Shadow
+from pagedkv.conformance.differential.violation import ANSWERS, COPIED, OBSERVED, RAISES, Violation, told
 from pagedkv.spec import (
     CANONICAL, HOLE, Admit, Append, Attend, Batch, Block, Choices, Commit, Config, EndStep, Evict, Fork, Free,
     IllegalChoice, Misuse, Ok, Operation, Outcome, Permute, Preempt, Refused, RequestId, Reserve, Resume, State,
@@ -27,36 +28,6 @@ from pagedkv.spec.frame import broken_by
 from pagedkv.spec.prefix import forget
 from pagedkv.spec.program import Run
 from pagedkv.spec.subject import Snapshot, SubjectFactory
-
-
-RAISES: Final = "misuse raises Misuse, and nothing else is raised"
-ANSWERS: Final = "the answer is Ok or Refused, one a row"
-OBSERVED: Final = "a subject can be observed"
-COPIED: Final = "a subject that has copy can be copied"
-
-
-class Violation(AssertionError):
-    """The subject broke a law of the specification: which, how, and at which operation.
-
-    `kind` tells faults apart that break one law: the type of an exception, or how a process ended.
-    """
-
-    def __init__(self, law: str, detail: str, operation: Operation | None = None, *, kind: str = "") -> None:
-        super().__init__(f"{law}: {detail} (at {operation!r})")
-        self.law, self.detail, self.operation, self.kind = law, detail, operation, kind
-
-
-@contextmanager
-def _told(law: str, who: str, operation: Operation | None) -> Iterator[None]:
-    """What a subject raises is a violation, but for `Misuse` of an operation. One in another process names its own."""
-    try:
-        yield
-    except Violation as failure:
-        raise Violation(failure.law, failure.detail, operation, kind=failure.kind) from failure
-    except (Exception, SystemExit) as crash:
-        if law == RAISES and isinstance(crash, Misuse):
-            raise
-        raise Violation(law, f"{who} raised {crash!r}", operation, kind=type(crash).__name__) from crash
 
 
 class _Row(NamedTuple):
@@ -135,7 +106,7 @@ class Differential:
         if not hasattr(self.subject, "copy"):
             return None
         twin = copy(self)
-        with _told(COPIED, "copy", None):
+        with told(COPIED, "copy", None):
             twin.subject = self.subject.copy()
         twin.shadow, twin.log = self.shadow.copy(), list(self.log)
         return twin
@@ -170,7 +141,7 @@ class Differential:
         try:
             if isinstance(operation, Attend):  # reads, and is not for a block manager to answer
                 return apply(self.state, operation).outcomes
-            with _told(RAISES, "the subject", operation):
+            with told(RAISES, "the subject", operation):
                 answer = subject_call(self.subject, operation, self.config)
         except Misuse as misuse:
             return misuse
@@ -181,7 +152,7 @@ class Differential:
     def _observe(self, operation: Operation | None) -> Snapshot:
         """All that can be seen, or of a long workload what the operation touched."""
         self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else touched(operation)
-        with _told(OBSERVED, "observe", operation):
+        with told(OBSERVED, "observe", operation):
             seen = self.subject.observe(self._asked)
         if wrong := malformed_snapshot(seen, self.capabilities, whole=self._asked is None):
             raise Violation(OBSERVED, wrong, operation)

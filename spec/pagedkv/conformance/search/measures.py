@@ -8,12 +8,12 @@ the slice would reach.
 
 from dataclasses import dataclass, replace
 
-from pagedkv.conformance import exhaustive
-from pagedkv.conformance.choosing import Dice
-from pagedkv.conformance.driver import Differential
-from pagedkv.conformance.plans import NAMESPACES, declared, draw_plan
-from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.slices import Slice
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.programs.choosing import Dice
+from pagedkv.conformance.programs.generator import Programmer
+from pagedkv.conformance.programs.plans import NAMESPACES, declared, draw_plan
+from pagedkv.conformance.search import exhaustive
+from pagedkv.conformance.search.slices import Slice
 from pagedkv.spec.subject import SubjectFactory
 
 

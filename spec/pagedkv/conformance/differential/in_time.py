@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pagedkv.conformance.driver import Violation
+from pagedkv.conformance.differential.violation import Violation
 from pagedkv.spec import Operation
 
 LIMIT_S = 120.0

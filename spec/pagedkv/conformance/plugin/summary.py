@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 
-from pagedkv.conformance.suite_run import Run
+from pagedkv.conformance.suite.run import Run
 
 PREFIX: Final = "pagedkv "
 """Of the names of properties in reports, which also stand in JUnit files."""
 
 
-COUNTED: Final = ("states", "transitions", "programs", "operations")
+COUNTED: Final = ("traces", "states", "transitions", "programs", "operations")
 """What is counted, in the order in which it is told."""
 UNDECLARED: Final = "not declared"
 ABOUT: Final = ("seed", UNDECLARED)

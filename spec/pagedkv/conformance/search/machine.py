@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, Phase, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from pagedkv.conformance.counting import Counts
-from pagedkv.conformance.driver import Differential, Violation
-from pagedkv.conformance.plans import declared, draw_plan
-from pagedkv.conformance.programs import Programmer
-from pagedkv.conformance.shrinking import Failure, finish, is_simpler, minimise, trace_of
+from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import Failure, finish, is_simpler, minimise, trace_of
+from pagedkv.conformance.programs.counting import Counts
+from pagedkv.conformance.programs.generator import Programmer
+from pagedkv.conformance.programs.plans import declared, draw_plan
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import save
 

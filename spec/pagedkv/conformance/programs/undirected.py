@@ -7,8 +7,8 @@ generator that looks at the state would never think of is found here.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pagedkv.conformance.choosing import Chooser, chance, pick, text
-from pagedkv.conformance.plans import Plan, allows
+from pagedkv.conformance.programs.choosing import Chooser, chance, pick, text
+from pagedkv.conformance.programs.plans import Plan, allows
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin, Preempt,
     Reserve, ResetPrefixIndex, Resume, State, Token, Truncate, Unpin,

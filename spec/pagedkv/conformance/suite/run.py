@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagedkv.conformance.counting import exercised
-from pagedkv.conformance.known import KnownFailure, load, of_subject
-from pagedkv.conformance.plans import small
-from pagedkv.conformance.profiles import Profile, profile, seed_of_commit
+from pagedkv.conformance.failures.known import KnownFailure, load, of_subject
+from pagedkv.conformance.programs.counting import exercised
+from pagedkv.conformance.programs.plans import small
 from pagedkv.conformance.subjects import subject as subject_named
+from pagedkv.conformance.suite.profiles import Profile, profile, seed_of_commit
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pagedkv.conformance.known import entry_for
-from pagedkv.conformance.replay import ReplayReport
+from pagedkv.conformance.failures.known import entry_for
+from pagedkv.conformance.failures.replay import ReplayReport
 from pagedkv.spec.trace import Trace, dumps
 
 MOST_LINES: Final = 16

@@ -15,8 +15,8 @@ from contextlib import suppress
 from select import POLLIN, POLLOUT, poll
 from typing import IO, Final
 
-from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.in_time import IN_TIME
+from pagedkv.conformance.differential.in_time import IN_TIME
+from pagedkv.conformance.differential.violation import Violation
 from pagedkv.spec import Misuse
 
 SURVIVES: Final = "a subject survives every operation"

@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from pagedkv.conformance.driver import Violation
-from pagedkv.conformance.machine import Bytes, Machine, choices, machine_for
-from pagedkv.conformance.profiles import Profile
-from pagedkv.conformance.shrinking import Excusing, Failure, minimise
+from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.failures.shrinking import Excusing, Failure, minimise
+from pagedkv.conformance.search.machine import Bytes, Machine, choices, machine_for
+from pagedkv.conformance.suite.profiles import Profile
 from pagedkv.spec.subject import SubjectFactory
 
 

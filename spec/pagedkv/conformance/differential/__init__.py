@@ -1,0 +1,1 @@
+"""Specification and subject side by side; see `pagedkv.conformance`."""

@@ -1,0 +1,1 @@
+"""Subjects in a process of their own; see `pagedkv.conformance`."""

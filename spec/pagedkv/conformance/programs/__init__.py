@@ -1,0 +1,1 @@
+"""Programs of operations, drawn one by one; see `pagedkv.conformance`."""

@@ -1,0 +1,1 @@
+"""Ways to look for a program that breaks a law; see `pagedkv.conformance`."""
