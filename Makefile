@@ -8,6 +8,9 @@ ARGS   ?=
 # Property tests draw from a seed that follows the commit: a failure can be repeated, and new commits try new cases.
 SEED ?= $(shell printf '%d' "0x$$(git rev-parse --verify --quiet HEAD 2>/dev/null | cut -c1-8 | grep . || echo 0)")
 
+# Processes that tests run in, a file in one of them; JOBS=0: in this one, as a debugger wants it.
+JOBS ?= auto
+
 INPUTS := pyproject.toml constraints-dev.txt
 
 .DEFAULT_GOAL := help
@@ -21,7 +24,7 @@ verify: $(VENV)/ready-verify  ## hold the optimized implementation against the s
 
 test: lint  ## lint, types, then every test; ARGS="-k name" narrows them down
 	@echo "Hypothesis seed $(SEED) (repeat with: make test SEED=$(SEED))"
-	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --maxprocesses=4 --dist=loadfile --hypothesis-seed=$(SEED) $(ARGS)
 
 lint: $(VENV)/ready-dev  ## ruff and mypy only
 	$(BIN)/ruff check .
@@ -44,6 +47,9 @@ bench-peer: $(PEER)/ready  ## the block manager beside vLLM's: numbers and page 
 bench-cpu: $(PEER)/ready  ## attention on the CPU beside torch's and vLLM's: docs/benchmarks/cpu.md; installs 3 GB once
 	$(PEER)/bin/python -m tests.benchmarks.cpu $(ARGS)
 
+# pytest where our own plugins are not installed, and where other projects warn of what they like.
+ALONE := --confcutdir=tests/adapters --quiet -o addopts= -o filterwarnings=default --import-mode=importlib
+
 # Each project in an environment of its own; what it needs is in constraints-NAME.txt. vLLM's is that of bench-peer, and
 # torch is in ours.
 ADAPTERS := adapters-flex adapters-sglang adapters-transformers adapters-vllm
@@ -62,8 +68,7 @@ adapters-vllm: ADAPTER := $(PEER)/bin
 
 $(ADAPTERS):
 	$(ADAPTER)/python -m tests.adapters $(subst adapters-,,$@) $(ARGS)
-	$(ADAPTER)/python -m pytest tests/adapters/test_subjects.py -k $(subst adapters-,,$@) --confcutdir=tests/adapters \
-		--quiet -o addopts= -o filterwarnings=default --import-mode=importlib
+	$(ADAPTER)/python -m pytest tests/adapters/test_subjects.py -k $(subst adapters-,,$@) $(ALONE)
 
 .venv-transformers/ready: pyproject.toml constraints-transformers.txt | .venv-transformers/bin/python
 	.venv-transformers/bin/python -m pip install --quiet --constraint constraints-transformers.txt \
@@ -88,9 +93,9 @@ adapters-attention: $(PEER)/ready $(KERNELS)/ready  ## attention of other projec
 		$(KERNELS)/bin/python -m pagedkv.conformance.adapters.attention $$name --out docs/conformance || exit; done
 	$(KERNELS)/bin/python -m tests.adapters.attention.programs
 	$(PEER)/bin/python -m pagedkv.conformance.adapters.attention vllm-cpu --out docs/conformance
-	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest tests/adapters/attention/test_pages.py -k 'not vllm-cpu' --confcutdir=tests/adapters --quiet
-	$(KERNELS)/bin/python -m pytest tests/adapters/attention/test_programs.py --confcutdir=tests/adapters --quiet
-	$(PEER)/bin/python -m pytest tests/adapters/attention/test_pages.py -k vllm-cpu --confcutdir=tests/adapters --quiet
+	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest tests/adapters/attention/test_pages.py -k 'not vllm-cpu' $(ALONE)
+	$(KERNELS)/bin/python -m pytest tests/adapters/attention/test_programs.py $(ALONE)
+	$(PEER)/bin/python -m pytest tests/adapters/attention/test_pages.py -k vllm-cpu $(ALONE)
 	$(KERNELS)/bin/python -m tests.adapters.page
 
 $(KERNELS)/ready: pyproject.toml constraints-dev.txt constraints-peer.txt constraints-sglang.txt | $(KERNELS)/bin/python

@@ -192,6 +192,23 @@ def test_imports_without_any_extra(package: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
+def test_nothing_that_ships_is_ignored() -> None:
+    """What .gitignore names is left out of the wheel, too, whether git has it or not."""
+    files = [path for root in ROOTS for path in (ROOT / root).rglob("*") if path.suffix in (".py", ".json", ".jsonl")]
+    names = "\n".join(path.relative_to(ROOT).as_posix() for path in files)
+    told = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin"],
+        cwd=ROOT,
+        input=names,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if told.returncode > 1:
+        pytest.skip(f"git does not tell: {told.stderr.strip()}")
+    assert told.stdout.splitlines() == []
+
+
 def test_development_versions_are_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [project["optional-dependencies"][extra] for extra in ("dev", "torch", "cpu", "gpu", "conformance")]

@@ -5,8 +5,8 @@ on with the next program. So all laws that the programs can break are seen, and 
 """
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,15 +16,13 @@ from pagedkv.conformance.adapters.scheduler import OWN_LAWS
 from pagedkv.conformance.differential.violation import COPIED
 from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
 from pagedkv.conformance.laws import applicable
-from pagedkv.conformance.programs.plans import declared, small
+from pagedkv.conformance.programs.plans import declared, probe
 from pagedkv.conformance.search import exhaustive, fuzz
-from pagedkv.conformance.search.slices import Slice
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import save
 
 from tests.adapters.campaigns import Campaign, Variant
-from tests.adapters.slices import ENGINE_SLICES
 
 ROOT: Final = Path(__file__).parent.parent.parent
 TRACES: Final = ROOT / "docs" / "conformance" / "traces"
@@ -70,19 +68,12 @@ def hold(variant: Variant, programs: int, tell: Callable[[str], None]) -> Outcom
         report = fuzz.run(factory, seed=0, programs=programs, steps=variant.steps, excuse=fuzzed)
         outcome.programs, outcome.operations = report.programs, report.steps
         tell(f"{variant.factory}: {report.programs} programs, {report.steps} operations, {outcome.failed} broke a law")
-    for part in engine_slices(capabilities):
+    for part in exhaustive.slices_for(capabilities):
         visited = exhaustive.run(factory, part, excuse=outcome.note)
         outcome.slices[part.name] = [visited.states, visited.transitions, sum(visited.excused.values())]
         tell(f"{variant.factory}: {part.name}, {visited.states} states, {visited.transitions} transitions")
     outcome.failures = {law: minimise(factory, failure) for law, failure in outcome.failures.items()}
     return outcome
-
-
-def engine_slices(capabilities: Capabilities) -> Iterator[Slice]:
-    """The slices of engines that a subject can run, with its options."""
-    options: dict[str, Any] = {"publish": capabilities.publish, "dedup": capabilities.dedup}
-    parts = (replace(part, config=replace(part.config, **options)) for part in ENGINE_SLICES)
-    return exhaustive.slices_for(capabilities, parts)
 
 
 def named(capabilities: Capabilities) -> tuple[str, ...]:
@@ -93,7 +84,7 @@ def named(capabilities: Capabilities) -> tuple[str, ...]:
 
 def shown(factory: SubjectFactory, law: str) -> bool:
     """Whether the subject has what the law is about and no capability tells."""
-    has = {REFERENCES: small(factory).observe().references is not None, COPIED: hasattr(small(factory), "copy")}
+    has = {REFERENCES: probe(factory).observe().references is not None, COPIED: hasattr(probe(factory), "copy")}
     return has.get(law, True)
 
 

@@ -17,7 +17,7 @@ from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec.trace import load
 
-from tests.adapters.campaign import ROOT, engine_slices
+from tests.adapters.campaign import ROOT
 from tests.adapters.campaigns import ADAPTERS, CAMPAIGNS, Campaign, Variant
 
 IMPORTED = {"vllm": "vllm", "transformers": "transformers", "flex": "torch", "sglang": "sglang"}
@@ -70,7 +70,7 @@ def test_what_breaks_is_known(campaign: Campaign, variant: Variant) -> None:
     if variant.steps:
         report = fuzz.run(factory, seed=1, programs=PROGRAMS, steps=variant.steps, excuse=note)
         assert report.programs == PROGRAMS
-    for part in engine_slices(declared(factory)):
+    for part in exhaustive.slices_for(declared(factory)):
         exhaustive.run(factory, part, max_states=8, excuse=note)
     assert broken <= known
     assert not broken & OWN_LAWS

@@ -1,10 +1,11 @@
 """Does a bias of the generator pay? Each is switched off, and the broken managers are hunted again.
 
 `python -m tests.conformance.biases biases` hunts every broken manager (of the reference, the optimized manager, and the
-bugs of other projects) with the generator as it is and with each variant, and prints the table of docs/fuzzing.md: how
-many were not found within the budget, and how many times the operations it took, as a geometric mean over managers and
-seeds. `… minimal` makes every failing program minimal, and prints how many operations are left, and in what time.
-What was measured is kept in `--results`, and not measured again: stop it and go on when you like.
+bugs of other projects) with the generator as it is and with each variant, and prints the table of
+docs/fuzzing_evidence.md: how many were not found within the budget, and how many times the operations it took, as a
+geometric mean over managers and seeds. `… minimal` makes every failing program minimal, and prints how many operations
+are left, and in what time. What was measured is kept in `--results`, and not measured again: stop it and go on when
+you like.
 
 A variant is the generator loaded from altered source, as a mutant is, so that nothing in it is there for the sake of
 this.
@@ -40,7 +41,10 @@ STEPS: Final = 60
 SEEDS: Final = 2
 
 FAMILIES: Final = ("reference", "optimized", "bugs")
-_LOADED_AGAIN: Final = ("choosing", "plans", "undirected", "programs", "shrinking", "fuzz")
+_LOADED_AGAIN: Final = (
+    "programs.choosing", "programs.plans", "programs.undirected", "programs.generator", "failures.shrinking",
+    "search.fuzz",
+)  # fmt: skip
 """The generator, in import order."""
 
 
@@ -68,7 +72,7 @@ def _with(name: str, module: str, *replacements: Replacement) -> Variant:
 
 
 def _without_subset(line: str) -> Variant:
-    return _without(f"the subset {line.strip().split(': ')[0]}", "plans", (line, ""))
+    return _without(f"the subset {line.strip().split(': ')[0]}", "programs.plans", (line, ""))
 
 
 _POOL: Final = "chooser.integer(2, pick(chooser, (6, 10, 16)))"
@@ -82,13 +86,14 @@ _PARTIAL: Final = "[name for name in ready if state.requests[name].length % stat
 _BLIND: Final = "if chance(self.chooser, 1, 16):\n                operation"
 _TWICE: Final = 'if rows and kind != "free" and chance(self.chooser, 1, 4):'
 _EXHAUSTED: Final = "exhausted = self.releasing and"
+_FITS: Final = "if names and not chance(programmer.chooser, 1, 8):"
 _WHOLE: Final = "bs * blocks + 1 if chance(self.chooser, 1, 16) else "
 _FORK_FREE: Final = """    "fork, free, prefix": Subset(
         1, "fork", ("fork", "free", "lookup", "pin", "unpin", "evict", "reset_prefix_index", "truncate")
     ),
 """
 _ONLY_SWARM: Final = (('"swarm": Subset(4)', '"swarm": Subset(1_000_000)'), ("number < len(possible)", "number < 0"))
-_CHILD: Final = "return Fork(pick(self.chooser, ready), child)"
+_CHILD: Final = "return Fork(pick(programmer.chooser, ready), child)"
 _PROMPT: Final = "        return (known + text(self.chooser, new)) or (0,), namespace"
 _CHANGED: Final = """        if known and chance(self.chooser, 1, 8):
             place = self.chooser.integer(0, len(known) - 1)
@@ -96,35 +101,35 @@ _CHANGED: Final = """        if known and chance(self.chooser, 1, 8):
 """
 
 VARIANTS: Final = (
-    _without("named subsets", "plans", *_ONLY_SWARM),
-    _without("all subsets in the first programs", "plans", ("number < len(possible)", "number < 0")),
-    _without("swarm: every kind in every program", "plans", ("weight * pick(chooser, (1, 0, 2))", "weight")),
+    _without("named subsets", "programs.plans", *_ONLY_SWARM),
+    _without("all subsets in the first programs", "programs.plans", ("number < len(possible)", "number < 0")),
+    _without("swarm: every kind in every program", "programs.plans", ("weight * pick(chooser, (1, 0, 2))", "weight")),
     _without_subset('    "fork, append": Subset(1, "fork", ("fork", "append")),\n'),
     _without_subset('    "admit, preempt, resume": Subset(1, "preempt", ("preempt", "resume")),\n'),
     _without_subset('    "admit, free, evict": Subset(1, "prefix_cache", ("admit", "free", "evict")),\n'),
     _without_subset('    "append, window": Subset(1, "sliding_window", ("append", "truncate", "reserve")),\n'),
     _without_subset('    "steps, free": Subset(1, "overlapped_steps", ("begin_step", "end_step", "free")),\n'),
     _without_subset(_FORK_FREE),
-    _without("programs that free nothing", "plans", ("keeps = chance(chooser, 1, 2)", "keeps = False")),
-    _without("small pools: 24 to 48 blocks", "plans", (_POOL, "chooser.integer(24, 48)")),
-    _without("small blocks: 16 tokens", "plans", (_BLOCK, "block_size=16")),
-    _without("lengths near the ends of blocks", "choosing", (_NEAR, "if True:\n        return")),
-    _without("an alphabet of two", "choosing", ("int(chooser.integer(0, 3) == 3)", "chooser.integer(0, 999)")),
-    _without("room made in an exhausted pool", "programs", (_EXHAUSTED, "exhausted = False and")),
-    _without("prompts that continue what is known", "programs", (_KNOWN, "if False else new_text")),
-    _without("other namespaces", "programs", (_OTHER, "if False:\n            namespace")),
-    _without("namespaces that are alike", "plans", (_ALIKE, "NAMESPACES[0]")),
-    _without("writers of shared blocks preferred", "programs", (_SHARED, "names")),
-    _without("operations with closed eyes", "programs", (_BLIND, "if False:\n                operation")),
-    _without("two rows for one request", "programs", (_TWICE, "if False:")),
-    _without("prompts of the whole pool", "programs", (_WHOLE, "")),
-    _without("growth that fits preferred", "programs", ("if names and not chance(self.chooser, 1, 8):", "if False:")),
+    _without("programs that free nothing", "programs.plans", ("keeps = chance(chooser, 1, 2)", "keeps = False")),
+    _without("small pools: 24 to 48 blocks", "programs.plans", (_POOL, "chooser.integer(24, 48)")),
+    _without("small blocks: 16 tokens", "programs.plans", (_BLOCK, "block_size=16")),
+    _without("lengths near the ends of blocks", "programs.choosing", (_NEAR, "if True:\n        return")),
+    _without("an alphabet of two", "programs.choosing", ("int(chooser.integer(0, 3) == 3)", "chooser.integer(0, 999)")),
+    _without("room made in an exhausted pool", "programs.generator", (_EXHAUSTED, "exhausted = False and")),
+    _without("prompts that continue what is known", "programs.generator", (_KNOWN, "if False else new_text")),
+    _without("other namespaces", "programs.generator", (_OTHER, "if False:\n            namespace")),
+    _without("namespaces that are alike", "programs.plans", (_ALIKE, "NAMESPACES[0]")),
+    _without("writers of shared blocks preferred", "programs.generator", (_SHARED, "names")),
+    _without("undirected operations", "programs.generator", (_BLIND, "if False:\n                operation")),
+    _without("two rows for one request", "programs.generator", (_TWICE, "if False:")),
+    _without("prompts of the whole pool", "programs.generator", (_WHOLE, "")),
+    _without("growth that fits preferred", "programs.generator", (_FITS, "if False:")),
     _with(
-        "every other fork of the youngest", "programs",
-        (_CHILD, "return Fork(ready[0] if chance(self.chooser, 1, 2) else pick(self.chooser, ready), child)"),
+        "every other fork of the youngest", "programs.generator",
+        (_CHILD, _CHILD.replace("pick(", "ready[0] if chance(programmer.chooser, 1, 2) else pick(")),
     ),
-    _with("parents with a partial block preferred", "programs", (_CHILD, _CHILD.replace("ready", _PARTIAL))),
-    _with("one known token changed in one prompt of eight", "programs", (_PROMPT, _CHANGED + _PROMPT)),
+    _with("parents with a partial block preferred", "programs.generator", (_CHILD, _CHILD.replace("ready", _PARTIAL))),
+    _with("one known token changed in one prompt of eight", "programs.generator", (_PROMPT, _CHANGED + _PROMPT)),
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,15 @@ class HangsOnFork(BlockManager):
             Path(path).write_text(str(os.getpid()), encoding="utf-8")
         while True:
             time.sleep(1)
+
+
+class AbortsOnFork(BlockManager):
+    """Says why, and dies."""
+
+    def fork(self, parent: RequestId, child: RequestId) -> NoReturn:
+        sys.stderr.write("dying: cannot fork\n")
+        sys.stderr.flush()
+        os.abort()
 
 
 class ExitsWhenObserved(BlockManager):

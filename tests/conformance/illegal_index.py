@@ -247,6 +247,20 @@ TIME = (
         needs="swap",
     ),
     mutant(
+        "lookup_moves_recency",
+        "a lookup changes nothing, not even recency",
+        "prefixes",
+        (
+            'hits = self.pool.index.match(namespace, token_path("tokens", tokens))\n',
+            (
+                'hits = self.pool.index.match(namespace, token_path("tokens", tokens))\n'
+                "        for block in hits:\n            if block in self.pool.index.idle:\n"
+                "                self.pool.index.idle.move_to_end(block)\n"
+            ),
+        ),
+        needs="lookup",
+    ),
+    mutant(
         "swap_space_leaks_on_resume",
         "swap space is free after resume",
         "residency",

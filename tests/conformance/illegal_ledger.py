@@ -134,4 +134,35 @@ ALLOCATION = (
         ("self._check(row, earlier)", "pass"),
         needs="batch",
     ),
+    mutant(
+        "unpin_in_any_namespace",
+        "a pin is of one namespace",
+        "prefixes",
+        (
+            "        if (namespace, path) not in self.pins:",
+            (
+                "        namespace = next((space for space, text in self.pins if text == path), namespace)\n"
+                "        if (namespace, path) not in self.pins:"
+            ),
+        ),
+        needs="pins",
+    ),
+    mutant(
+        "last_sibling_refused",
+        "of all who share a block the last writes in place",
+        "manager",
+        (
+            "        return [run(self, row) for row in rows]",
+            (
+                "        names = {row.request for row in rows} if isinstance(rows[0], Append) else set()\n"
+                "        tails = {tuple(self.requests[name].table[-1:]) for name in names}\n"
+                "        alone = len(names) == len(rows) > 1 and len(tails) == 1 and () not in tails\n"
+                "        if alone and self.pool.available == len(rows) - 1:\n"
+                "            from pagedkv.spec.words import Reason, Refused\n"
+                "            return [*(run(self, row) for row in rows[:-1]), Refused(Reason.CAPACITY)]\n"
+                "        return [run(self, row) for row in rows]"
+            ),
+        ),
+        needs="batch fork",
+    ),
 )

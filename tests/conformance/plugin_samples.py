@@ -76,3 +76,8 @@ class WithoutObserve:
 def exits(config: object) -> NoReturn:
     """No factory."""
     raise SystemExit(3)
+
+
+def asks(config: object) -> NoReturn:
+    """For what is not installed."""
+    raise ModuleNotFoundError("No module named 'numba'", name="numba")

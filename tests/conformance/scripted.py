@@ -10,9 +10,25 @@ import time
 
 ALWAYS_S = 600.0
 
+SAYS = {
+    "says hello": "hello\n",
+    "answers with a list": "[]\n",
+    "answers with an unknown key": '{"outcome":"ok","colour":"red"}\n',
+    "answers with an unknown outcome": '{"outcome":"perhaps"}\n',
+    "answers twice": "ANSWERANSWER",
+    "debugs before its answer": "debug: freeing\nANSWER",
+    "debugs behind its answer": "ANSWERdebug: freed\n",
+    "says bytes that are no text": "\udcff\udcfeANSWER",
+    "says NaN": '{"outcome":"ok","evicted":NaN}\n',
+    "says a key twice": '{"outcome":"ok","outcome":"refused"}\n',
+    "says a number of 5000 digits": '{"outcome":"ok","evicted":' + "1" * 5_000 + "}\n",
+    "nests deeply": "[" * 100_000 + "\n",
+}
+"""In place of an answer, which ANSWER stands for."""
+
 
 def misbehave(how: str, answer: str) -> None:
-    """In place of an answer."""
+    """In any other way."""
     match how:
         case "raises SIGSEGV" | "raises SIGKILL" | "raises SIGABRT":
             os.kill(os.getpid(), getattr(signal, how.split()[1]))
@@ -31,19 +47,23 @@ def misbehave(how: str, answer: str) -> None:
         case "talks for ever":
             while True:
                 say("la" * 1_000)
+                time.sleep(0.001)
         case "closes stdout":
             os.close(1)
             time.sleep(ALWAYS_S)
-        case "says hello":
-            say("hello\n")
-        case "answers with a list":
-            say("[]\n")
-        case "answers with an unknown key":
-            say('{"outcome":"ok","colour":"red"}\n')
-        case "answers with an unknown outcome":
-            say('{"outcome":"perhaps"}\n')
-        case "answers twice":
-            say(answer + answer)
+        case "floods stderr":
+            while True:
+                os.write(2, b"x" * 2**16)
+        case "leaves a child with its pipes":
+            if (child := os.fork()) == 0:
+                time.sleep(ALWAYS_S)
+            os.write(2, f"left {child}".encode())
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "ignores the end of its input" | "leaves a child that ignores it":
+            say(answer)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if how.startswith("ignores") or os.fork() == 0:
+                time.sleep(ALWAYS_S)
         case "writes much to stderr":
             sys.stderr.write("x" * 1_000_000)
             say(answer)
@@ -53,7 +73,7 @@ def misbehave(how: str, answer: str) -> None:
 
 def say(text: str) -> None:
     """On stdout, all of it."""
-    left = text.encode()
+    left = text.encode(errors="surrogateescape")
     while left:
         left = left[os.write(1, left) :]
 
@@ -64,7 +84,9 @@ if __name__ == "__main__":
         lines = file.readlines()
     for number, line in enumerate(lines):
         sys.stdin.readline()
-        if number == int(at):
-            misbehave(how, line)
-        else:
+        if number != int(at):
             say(line)
+        elif how in SAYS:
+            say(SAYS[how].replace("ANSWER", line))
+        else:
+            misbehave(how, line)

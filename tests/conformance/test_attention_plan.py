@@ -103,6 +103,14 @@ def test_windows_are_narrower_than_a_tile_as_wide_and_wider(size: Size, causal: 
 
 
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("law", ["bound", "one_hot", "census", "dead_blocks"])
+def test_a_row_that_sees_only_itself_has_its_turn_alone_and_beside_a_prompt(size: Size, law: str) -> None:
+    batches = [set(case.shapes()) for case in cases(size, law) if case.window == 1]
+    assert {"decode"} in batches
+    assert set(SHAPES) in batches
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_what_lies_around_is_poisoned_where_rows_and_windows_meet(size: Size) -> None:
     for law in ("poison", "unseen", "table_tail", "strides", "far_blocks", "dead_blocks"):
         assert any(c.window is not None and set(c.shapes()) == set(SHAPES) for c in cases(size, law)), law

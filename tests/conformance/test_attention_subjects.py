@@ -33,7 +33,7 @@ def test_the_reference_keeps_every_law(seed: int) -> None:
     report = run(ReferenceAttention(), seed=seed, size="tiny")
     assert report.ok, "\n".join(report.lines())
     assert set(report.laws) == set(LAWS)
-    assert report.not_exercised == ()
+    assert report.undeclared == ()
     assert all(each.worst_rho <= 1 for each in report.configurations)
 
 

@@ -35,14 +35,17 @@ def pinned(program: tuple[Operation, ...], line: int | None, law: str = COUNTS) 
 
 
 def test_a_file_of_known_failures(tmp_path: Path) -> None:
-    (tmp_path / "t.jsonl").write_text(dumps(pinned(FREED, 4).trace))
-    text = entry_for("t.jsonl", 4, COUNTS) + "\n" + entry_for("t.jsonl", None, COUNTS) + '\nsubject = "mine:One"\n'
+    for name in ("t.jsonl", "u.jsonl"):
+        (tmp_path / name).write_text(dumps(pinned(FREED, 4).trace))
+    text = entry_for("t.jsonl", 4, COUNTS) + "\n" + entry_for("u.jsonl", None, COUNTS) + '\nsubject = "mine:One"\n'
     (tmp_path / "known.toml").write_text(text)
     first, second = load(tmp_path / "known.toml")
     assert (first.name, first.line, first.law, first.subject) == ("t.jsonl", 4, COUNTS, None)
     assert (second.line, second.subject) == (None, "mine:One")
     assert of_subject([first, second], "mine:Other") == (first,)
     assert of_subject([first, second], "mine:One") == (first, second)
+    with pytest.raises(Misuse, match="one entry for each trace"):
+        of_subject([first, replace(second, name="t.jsonl")], "mine:One")
 
 
 GOOD = {"trace": '"t.jsonl"', "line": "2", "law": '"x"', "reason": '"y"'}

@@ -1,5 +1,7 @@
 """The base class, the list of checks, and what they need: the same checks, for those who prefer code."""
 
+import os
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,10 +56,12 @@ class TestBroken(BlockManagerSuite):
 def test_the_base_class_takes_a_subject_in_any_form(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MODULE)
     result = pytester.runpytest_inprocess("-p", "no:benchmark", "-k", "programs or core and Broken")
-    result.assert_outcomes(passed=4, failed=2, deselected=14)
+    others = 5 * len(checks(run_of(Right))) - 6
+    result.assert_outcomes(passed=4, failed=2, deselected=others)
     result.stdout.fnmatch_lines(["*::TestClass: 1 passed, 30 programs, *", "*::TestBroken: 2 failed, seed 3"])
     told = "\n".join(result.outlines)
-    assert "replay kept/TestBroken-programs.jsonl --subject TestBroken" in told
+    subject = "tests.conformance.plugin_samples:LosesWhatIsFreed"
+    assert f"replay kept/TestBroken-programs.jsonl --subject {subject}" in told
     assert "Traceback" not in told
     assert "suite.py" not in told
 
@@ -78,10 +82,25 @@ def test_a_class_that_cannot_be_collected_says_why(pytester: pytest.Pytester, bo
     assert told in "\n".join(result.outlines)
 
 
+def test_workers_draw_the_same_where_there_is_no_commit(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seed that is printed is that of every check, whichever worker ran it."""
+    root = Path(__file__).parents[2]
+    roots = [str(root / part) for part in ("", "spec", "reference", "optimized", "tools")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(roots))
+    body = "    subject = Right\n    options = Options(programs=4, steps=10)\n"
+    pytester.makepyfile(f"{MODULE.partition('LITTLE')[0]}\nclass TestOne(BlockManagerSuite):\n{body}")
+    result = pytester.runpytest_subprocess("-n2", "-p", "no:benchmark", "-k", "programs or state_machine")
+    result.assert_outcomes(passed=2)
+    (line,) = (line for line in result.outlines if "TestOne: 2 passed" in line)
+    assert re.search(r", seed \d+$", line), line
+
+
 def test_checks_run_without_pytest(tmp_path: Path) -> None:
     little = Options(programs=20, steps=30, seed=1, out=tmp_path)
     right, broken = (run_of(factory, little) for factory in (Right, LosesWhatIsFreed))
-    assert [check.name for check in checks(right)] == ["corpus", "programs", "state_machine", "exhaustive[core]"]
+    assert [check.name for check in checks(right)][:4] == ["corpus", "programs", "state_machine", "exhaustive[core]"]
     assert checks(right)[1].run()["programs"] == 20
     for check in checks(broken):
         with pytest.raises(Broken, match="BROKEN: counts add up"):
@@ -138,7 +157,8 @@ def test_budgets_are_in_programs_and_operations() -> None:
         profile("weekly")
 
 
-def test_the_seed_follows_the_commit(tmp_path: Path) -> None:
+def test_the_seed_follows_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)  # which the workers of a run share
     assert seed_of_commit(tmp_path) != seed_of_commit(tmp_path), "no repository: at random"
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
     subprocess.run([*git, "init", "--quiet"], check=True)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pagedkv.conformance.differential.driver import Differential
 from pagedkv.conformance.failures.replay import replay
 from pagedkv.conformance.failures.shrinking import finish
+from pagedkv.conformance.process.names import Names
 from pagedkv.conformance.programs.choosing import Dice
 from pagedkv.conformance.programs.generator import Programmer
 from pagedkv.conformance.programs.plans import declared, draw_plan
@@ -21,9 +22,10 @@ from pagedkv.conformance.recorder import Log, Recorder
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import (
-    Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Misuse, Ok, Operation,
-    Permute, Pin, Preempt, Reserve, ResetPrefixIndex, Resume, Truncate, Unpin,
+    Admit, Append, Attend, Batch, BeginStep, Commit, Config, EndStep, Evict, Fork, Free, Lookup, Misuse, Ok,
+    Operation, Outcome, Permute, Pin, Preempt, RequestId, Reserve, ResetPrefixIndex, Resume, Truncate, Unpin,
 )  # fmt: skip
+from pagedkv.spec.expectation import Range
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, load, sample
 
@@ -92,7 +94,7 @@ def test_an_engine_that_did_something_else_is_found_out(tmp_path: Path) -> None:
         manager.admit("a", (1, 2))
     report = replay(load(path), BlockManager)
     assert (report.verdict, report.at_line) == ("violation", 2)
-    assert report.detail == "available_blocks: expected 2, got 3"
+    assert report.detail == "available_blocks: the trace has 2, the specification says 3"
 
 
 EVERY: tuple[Operation, ...] = (
@@ -161,11 +163,46 @@ def test_an_expectation_is_of_the_last_line_of_the_same_thread(tmp_path: Path) -
         other.start()
         other.join()
         assert not log.expect(outcome="refused")
-        with pytest.raises(TypeError, match="colour"):
-            log.expect(colour="red")
-    first, second, third = load(tmp_path / "t").lines
+        log.lookup((1,))
+        for wrong in ({"colour": "red"}, {"outcome": "maybe"}, {"copies": "many"}):
+            with pytest.raises(Misuse, match=next(iter(wrong))):
+                log.expect(**wrong)
+        assert log.expect(cached_tokens=Range(max=4))
+    first, second, third, fourth = load(tmp_path / "t").lines
+    assert fourth.expect.cached_tokens == Range(max=4)
     assert (first.expect.outcome, first.expect.available_blocks) == ("ok", 3)
     assert second.expect == third.expect == type(first.expect)()
+
+
+def test_ids_that_are_used_no_more_are_forgotten(tmp_path: Path) -> None:
+    """A live engine has a new id for each request and each step, for months."""
+    with Log(tmp_path / "t", CONFIG) as log:
+        for number in range(20):
+            log.begin_step(number)
+            log.admit(("r", number), (1,), namespace=0)
+            log.run(Batch((Append(("r", number), (2,)),), step=number))
+            log.run(Batch((Append(("r", number), (3,)),), step=("a label", number)))
+            log.end_step(number)
+            log.batch([Free(("r", number))])
+        kept = {id(names): names for names in vars(log).values() if isinstance(names, Names)}
+        assert sum(len(names._ids) + len(names._texts) for names in kept.values()) == 2  # the namespace
+        assert not log._begun
+    begun = [line.op.step for line in load(tmp_path / "t").lines if isinstance(line.op, BeginStep)]
+    assert begun == [f"~{number}" for number in range(20)]
+
+
+def test_a_step_has_one_name_from_its_begin_to_its_end(tmp_path: Path) -> None:
+    with Log(tmp_path / "t", CONFIG) as log:
+        log.begin_step((1,))
+        log.begin_step("(1,)")
+        log.begin_step("1,")
+        log.run(Batch((Append("a", (2,)),), step=(1,)))
+        log.begin_step("1")
+        log.begin_step(1)
+        log.end_step((1,))
+        log.end_step(1)
+    steps = [getattr(line.op, "step", None) for line in load(tmp_path / "t").lines]
+    assert steps == ["~1", "(1,)", "1,", "~1", "1", "~1~2", "~1", "~1~2"]
 
 
 def test_threads_do_not_tear_lines(tmp_path: Path) -> None:
@@ -219,3 +256,24 @@ def test_what_is_raised_is_raised(tmp_path: Path) -> None:
     (line,) = load(tmp_path / "t").lines
     assert line.expect.outcome == "error"
     assert "x-misuse" in (tmp_path / "t").read_text(encoding="utf-8")
+
+
+def test_no_copy_and_no_hit_are_answers_too(tmp_path: Path) -> None:
+    class Careless(BlockManager):
+        def append(self, request: RequestId, tokens: Any) -> Outcome:
+            outcome = super().append(request, tokens)
+            return replace(outcome, copies=()) if isinstance(outcome, Ok) else outcome
+
+        def commit(self, request: RequestId, computed: int) -> Any:
+            super().commit(request, computed)
+
+    config = Config(num_blocks=4, block_size=2, prefix_cache=False)
+    with Recorder(Careless(config), config, tmp_path / "t") as recorder:
+        recorder.admit("a", (1,))
+        recorder.commit("a", 1)
+        recorder.fork("a", "b")
+        recorder.append("b", (2,))
+    report = replay(load(tmp_path / "t"), BlockManager)
+    assert (report.verdict, report.at_line) == ("violation", 5)
+    assert report.detail == "copies: the trace has 0, the specification says 1"
+    assert '"x-answer":"(None,)"' in (tmp_path / "t").read_text(encoding="utf-8"), "no answer is not ok"

@@ -1,14 +1,9 @@
 """Subjects in a process of their own: the same reports, and every way to fail told as what it is."""
 
-import gc
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +11,11 @@ from pagedkv.conformance.differential.driver import Differential
 from pagedkv.conformance.differential.in_time import IN_TIME
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.replay import replay
-from pagedkv.conformance.process.protocol import header_json, operation_json, write
 from pagedkv.conformance.process.remote import Remote
-from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running
-from pagedkv.conformance.process.serve import Server
+from pagedkv.conformance.process.running import SURVIVES, Running
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.slices import SLICES
 from pagedkv.conformance.subjects import subject
-from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import Admit, Append, Commit, Config, Fork, Free, Misuse, Operation
 from pagedkv.spec.trace import sample
 
@@ -31,22 +23,7 @@ CONFIG = Config(num_blocks=4, block_size=2)
 PROGRAM: tuple[Operation, ...] = (
     Admit("a", (1, 2, 3)), Append("nobody", (1,)), Commit("a", 3), Fork("a", "b"), Append("b", (4,)), Free("a"),
 )  # fmt: skip
-SCRIPTED = Path(__file__).with_name("scripted.py")
 DYING = "process:tests.conformance.dying:"
-
-
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the reference answers to the program."""
-    server = Server(BlockManager)
-    lines = [write(header_json(CONFIG)), *(write({**operation_json(o), "observe": True}) for o in PROGRAM)]
-    path = tmp_path_factory.mktemp("scripted") / "answers"
-    path.write_bytes(b"".join(map(server.answer, lines)).replace(b',"restarts":true', b""))
-    return path
-
-
-def scripted(answers: Path, how: str, step: int, limit_s: float = 30.0) -> Remote:
-    return Remote([sys.executable, "-ISE", str(SCRIPTED), str(answers), how, str(step)], limit_s=limit_s)
 
 
 def run(remote: Remote, program: Sequence[Operation] = PROGRAM) -> tuple[int, Violation | None]:
@@ -59,46 +36,6 @@ def run(remote: Remote, program: Sequence[Operation] = PROGRAM) -> tuple[int, Vi
     except Violation as violation:
         return len(differential.log) if differential else 0, violation
     return len(program), None
-
-
-WAYS = {
-    "raises SIGSEGV": (SURVIVES, "it was ended by SIGSEGV"),
-    "raises SIGABRT": (SURVIVES, "it was ended by SIGABRT"),
-    "raises SIGKILL": (SURVIVES, "it was ended by SIGKILL"),
-    "exits with 0": (SURVIVES, "it exited with code 0; the last of its stderr: scripted: cannot go on"),
-    "exits with 3": (SURVIVES, "it exited with code 3; the last of its stderr: scripted: cannot go on"),
-    "exits within a line": (SURVIVES, "it exited with code 1 within the line "),
-    "hangs": (IN_TIME, "no answer in 0.3 s"),
-    "hangs within a line": (IN_TIME, "no answer in 0.3 s"),
-    "talks for ever": (IN_TIME, "no answer in 0.3 s"),
-    "closes stdout": (SURVIVES, "it closed its stdout and went on"),
-    "says hello": (ONE_LINE, "'hello'"),
-    "answers with a list": (ONE_LINE, "one JSON object"),
-    "answers with an unknown key": (ONE_LINE, "'colour'"),
-    "answers with an unknown outcome": (ONE_LINE, "'perhaps'"),
-    "answers twice": (ONE_LINE, "after its answer"),
-}
-
-
-def test_a_subject_that_does_what_it_should_is_not_failed(answers: Path) -> None:
-    assert run(scripted(answers, "behaves", 0)) == (len(PROGRAM), None)
-    assert run(scripted(answers, "writes much to stderr", 2)) == (len(PROGRAM), None)
-
-
-SLOW = ("hangs", "hangs within a line", "talks for ever", "closes stdout")
-"""Each waits for its limit, so only one of the steps is tried."""
-LAST = len(PROGRAM)
-CASES = [(how, step) for how in WAYS for step in range(LAST + 1) if how not in SLOW or step == 2]
-
-
-@pytest.mark.parametrize(("how", "step"), CASES)
-def test_each_way_to_fail_is_told_at_the_first_bad_step(how: str, step: int, answers: Path) -> None:
-    law, detail = WAYS[how]
-    steps, violation = run(scripted(answers, how, step, limit_s=0.3 if how in SLOW else 30.0))
-    assert violation is not None
-    assert (steps, violation.law) == (step, law)
-    assert detail in violation.detail
-    assert violation.operation == (PROGRAM[step - 1] if step else None)
 
 
 # --- Python subjects ------------------------------------------------------------------------------------------------
@@ -141,6 +78,25 @@ def test_a_death_is_found_and_its_program_made_short(name: str) -> None:
     assert len(report.violation.trace.lines) <= 5
     again = replay(report.violation.trace, factory)
     assert (again.verdict, again.law) == ("violation", law)
+
+
+def test_the_last_words_are_told_and_passed_on_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """And not again at every attempt to make the program short."""
+    found = fuzz.run(subject(DYING + "AbortsOnFork"), seed=1, programs=60).violation
+    assert found is not None
+    assert found.law == SURVIVES
+    assert found.detail == "it was ended by SIGABRT; the last of its stderr: dying: cannot fork"
+    assert capsys.readouterr().err == "dying: cannot fork\n"
+
+
+def test_last_words_are_those_of_the_subject_that_says_them() -> None:
+    """Not of one that had the same process before."""
+    remote = remote_of("AbortsOnFork")
+    told = []
+    for program in (PROGRAM, PROGRAM[:3], PROGRAM):
+        _, violation = run(remote, program)
+        told.append(violation.detail if violation else "")
+    assert told == ["it was ended by SIGABRT; the last of its stderr: dying: cannot fork", "", told[0]]
 
 
 def test_what_a_subject_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
@@ -241,9 +197,9 @@ def test_one_operation_is_one_question(touched_only: bool, monkeypatch: pytest.M
     asked: list[bytes] = []
     ask = Running.ask
 
-    def counted(self: Running, line: bytes, limit_s: float) -> bytes:
+    def counted(self: Running, line: bytes, reader: Callable[[bytes], Any], limit_s: float) -> Any:
         asked.append(line)
-        return ask(self, line, limit_s)
+        return ask(self, line, reader, limit_s)
 
     monkeypatch.setattr(Running, "ask", counted)
     differential = Differential(subject("process:reference"), CONFIG, touched_only=touched_only)
@@ -251,53 +207,3 @@ def test_one_operation_is_one_question(touched_only: bool, monkeypatch: pytest.M
         differential.step(operation)
     differential.check_all()
     assert len(asked) == 1 + len(PROGRAM) + touched_only  # the whole at the end has been seen already, or has not
-
-
-# --- nothing is left over -------------------------------------------------------------------------------------------
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def children() -> set[str]:
-    """Processes of ours: what ran before in this one may have left some, as Python's own trackers of resources."""
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split())
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors and children are counted in /proc")
-@pytest.mark.parametrize("how", ["behaves", "raises SIGSEGV", "hangs", "answers twice"])
-def test_no_descriptor_and_no_process_is_left(how: str, answers: Path) -> None:
-    others = children()
-    run(scripted(answers, how, 3, limit_s=0.3 if how == "hangs" else 30.0))
-    gc.collect()
-    before = descriptors()
-    for _ in range(3):
-        run(scripted(answers, how, 3, limit_s=0.1 if how == "hangs" else 30.0))
-        gc.collect()
-    assert descriptors() == before
-    assert children() <= others
-
-
-def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
-    fuzzing = [sys.executable, "-m", "pagedkv.cli.main", "fuzz", "--subject", DYING + "HangsOnFork"]
-    kit = subprocess.Popen(
-        [*fuzzing, "--out", str(tmp_path)], env={**os.environ, "DYING_PID": str(pid_file)}, stderr=subprocess.PIPE
-    )
-    until = time.monotonic() + 60
-    while not pid_file.exists() or not pid_file.read_text(encoding="utf-8"):
-        assert kit.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    kit.send_signal(signal.SIGINT)
-    _, told = kit.communicate(timeout=60)
-    assert kit.returncode == 130, told
-    hanging = int(pid_file.read_text(encoding="utf-8"))
-    while time.monotonic() < until:
-        try:
-            os.kill(hanging, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"process {hanging} is still there")

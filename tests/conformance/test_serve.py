@@ -1,9 +1,11 @@
 """The server of Python subjects: it judges them as the driver does, and survives what they do."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +129,46 @@ def test_a_trace_file_can_be_its_input() -> None:
     assert "capabilities" in read(hello)
     assert len(answers) == len(sample().lines)
     assert run.stderr == b""
+
+
+def served(*arguments: str, asked: bytes = (DATA / "sample.jsonl").read_bytes()) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*SERVE, *arguments], input=asked, capture_output=True, timeout=60, check=False)
+
+
+def test_without_a_fork_it_is_the_same_and_the_process_dies_of_what_it_does() -> None:
+    alone = served("--no-fork", "reference")
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, served("reference").stdout, b"")
+    died = served("--no-fork", "tests.conformance.dying:ExitsWhenObserved", asked=b"".join(_DEADLY))
+    assert died.returncode == 7
+    assert len(died.stdout.splitlines()) == len(_DEADLY) - 1
+
+
+STARTS_A_THREAD = """
+import threading, warnings
+from pagedkv.reference.manager import BlockManager
+warnings.resetwarnings()
+warnings.simplefilter("error")
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
+
+def test_a_module_may_start_threads_whatever_it_makes_of_warnings(tmp_path: Path) -> None:
+    """Python 3.12 and later warn of a fork beside threads."""
+    (tmp_path / "starts_a_thread.py").write_text(STARTS_A_THREAD, encoding="utf-8")
+    paths = os.pathsep.join([str(tmp_path), *sys.path])
+    served = subprocess.run(
+        [sys.executable, "-W", "error", *SERVE[1:], "starts_a_thread:BlockManager"], input=_DEADLY[0],
+        capture_output=True, check=True, timeout=60, env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert "capabilities" in read(served.stdout)
+    assert served.stderr == b""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--fork", "reference"], ["reference", "optimized"]])
+def test_how_it_is_called_is_told(arguments: list[str]) -> None:
+    called = served(*arguments)
+    assert (called.returncode, called.stdout) == (1, b"")
+    assert called.stderr.startswith(b"usage: ")
 
 
 _DEADLY = (

@@ -184,19 +184,20 @@ def test_the_sample_notices_a_fork_that_copies_eagerly() -> None:
         run = program.apply(state, operation)
         return program.apply(run.state, ops.Admit("copy", (1,))) if isinstance(operation, Fork) else run
 
-    assert any("available_blocks: expected 6, got 5" in problem for problem in replay(sample(), eager))
+    told = "available_blocks: the trace has 6, the specification says 5"
+    assert any(told in problem for problem in replay(sample(), eager))
 
 
 @pytest.mark.parametrize(
     ("expect", "observed", "problem"),
     [
         (Expect(copies=1), {"copies": 1}, None),
-        (Expect(copies=1), {"copies": 2}, "copies: expected 1, got 2"),
+        (Expect(copies=1), {"copies": 2}, "copies: the trace has 1, the specification says 2"),
         (Expect(copies=Range(1, 2)), {"copies": 2}, None),
-        (Expect(copies=Range(1, 2)), {"copies": 0}, "copies: expected 1 to 2, got 0"),
-        (Expect(copies=Range(max=2)), {"copies": 3}, "copies: expected at most 2, got 3"),
-        (Expect(copies=Range(min=2)), {"copies": 1}, "copies: expected at least 2, got 1"),
-        (Expect(length=3), {}, "length: expected 3, got nothing"),
+        (Expect(copies=Range(1, 2)), {"copies": 0}, "copies: the trace has 1 to 2, the specification says 0"),
+        (Expect(copies=Range(max=2)), {"copies": 3}, "copies: the trace has at most 2, the specification says 3"),
+        (Expect(copies=Range(min=2)), {"copies": 1}, "copies: the trace has at least 2, the specification says 1"),
+        (Expect(length=3), {}, "length: the trace has 3, the specification says nothing"),
         (Expect(reason=Reason.CAPACITY), {"reason": "capacity"}, None),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.conformance.mutants.campaign import results
 from tests.conformance.mutants.catalogue import FAMILIES
+from tests.conformance.mutants.page import readable
 from tests.conformance.mutants.records import Result
 from tests.conformance.real_bugs.collected import RECORDS
 from tests.conformance.real_bugs.kernels import CLASSES, KERNELS, KernelRecord
@@ -104,7 +105,7 @@ def _of_kernels(fact: Fact, record: KernelRecord, known: dict[str, Result]) -> s
     mutants = ", ".join(f"`{key}`" for key in record.mutants) + (f"; {record.nearest}" if record.nearest else "")
     found = [known[key] for key in record.mutants]
     laws = ", ".join(
-        dict.fromkeys(min(each.kills, key=lambda kill: kill.operations).law for each in found if each.kills)
+        dict.fromkeys(readable(min(each.kills, key=lambda kill: kill.operations).law) for each in found if each.kills)
     )
     after = ", ".join(map(_found, found))
     return f"| {_bug(fact)} | {_cell(fact.wrong)} | {_cell(mutants)} | {_cell(laws)} | {after} |"

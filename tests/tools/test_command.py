@@ -102,14 +102,19 @@ def test_exhaust_reports_states_as_json(capsys: pytest.CaptureFixture[str]) -> N
     document = json.loads(printed.out)
     assert document["holds"] is True
     (found,) = document["slices"]
-    assert set(found) == {"slice", "holds", "states", "transitions", "refused", "excused", "elapsed_s"}
+    assert set(found) == {"slice", "holds", "states", "transitions", "refused", "excused", "complete", "elapsed_s"}
     assert found["states"] == 30
     assert "exhaust core" in printed.err, "progress is on stderr"
 
 
 def test_a_subject_without_a_prefix_cache_is_asked_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exhaust", "--subject", "device", "--max-states", "10", "--json"]) == 0
-    assert [found["slice"] for found in json.loads(capsys.readouterr().out)["slices"]] == ["core", "rolling"]
+    assert [found["slice"] for found in json.loads(capsys.readouterr().out)["slices"]] == [
+        "core",
+        "rewind",
+        "siblings",
+        "rolling",
+    ]
 
 
 def test_a_violation_ends_with_1_and_is_written_as_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +192,7 @@ ADMIT = '{"op": "admit", "request": "a", "tokens": [1, 2, 3]}'
 def test_replay_holds_the_sample(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", SAMPLE, "--subject", subject]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"{SAMPLE}: holds, 55 operations\n"
+    assert printed.out == f"{SAMPLE}: holds, 50 operations\n{subject}: HOLDS\n"
     assert "replay" in printed.err
 
 

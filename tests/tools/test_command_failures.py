@@ -28,7 +28,7 @@ def test_replay_makes_a_violation_minimal_and_prints_it(tmp_path: Path, capsys: 
     (written,) = out.iterdir()
     assert len(load(written).lines) < len(LONG)
     assert f"pagedkv replay {written} --subject {BROKEN}" in text
-    assert all(line in text for line in written.read_text().splitlines()), "nobody has to open the file"
+    assert all(line in text for line in written.read_text().splitlines()[1:]), "nobody has to open the file"
     assert main(["replay", str(written), "--subject", BROKEN]) == 1
     assert main(["replay", str(written), "--subject", "reference"]) == 0
 

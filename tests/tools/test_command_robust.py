@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,11 +69,11 @@ def test_an_exit_is_no_verdict(code: object, monkeypatch: pytest.MonkeyPatch) ->
     assert main(EXPLAIN) == 2
 
 
-def test_misuse_of_the_subject_is_told_as_such(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["fuzz", "--subject", BAD + "Small"]) == 2
-    assert "is not allowed: expected at most 3" in the_line(capsys.readouterr().err)
+def test_pools_that_a_subject_does_not_have_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuzz", "--subject", BAD + "Small", "--programs", "60"]) == 0
+    assert re.search(
+        r"pools that the subject does not have, by what it refused: num_blocks \d+", capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("line", ['"t": ' + "9" * 5_000, '"t": ' + "9" * 400, '"x-deep": ' + "[" * 100_000])
@@ -116,7 +117,6 @@ def test_a_module_that_cannot_be_imported_is_named(
         (BAD + "raises", "memory"),
         (BAD + "exits", "SystemExit"),
         (BAD + "Undeclared", "a Capabilities, not a dict"),
-        (BAD + "Later", "SystemExit"),
         ("builtins:int", "Config"),
     ],
 )
@@ -132,14 +132,14 @@ def test_what_makes_no_subject_is_named(
     assert reason in line
 
 
-def test_verify_ends_with_2_if_the_subject_cannot_be_made_for_a_part(
+def test_a_subject_that_cannot_be_made_for_a_part_is_a_violation_with_its_pool(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     verify = ["verify", "--quick", "--only", "programs", "--no-progress", "--out", str(tmp_path), "--subject"]
-    assert main([*verify, BAD + "Later"]) == 2
+    assert main([*verify, BAD + "Later"]) == 1
     text = capfd.readouterr().out
-    assert f"programs not run: subject '{BAD}Later' cannot be made from Config(" in text
-    assert text.splitlines()[-1].startswith("INCOMPLETE")
+    assert "making it raised SystemExit(0) (bad_subjects.py:" in text
+    assert '"num_blocks": 3' in text, "one more than those that it makes"
     assert main([*verify, BAD + "Exiting"]) == 1
     assert "SystemExit" in capfd.readouterr().out
 
@@ -164,7 +164,7 @@ def test_a_pool_that_the_subject_does_not_make_is_not_applicable(
 ) -> None:
     assert main(["replay", trace_file(tmp_path, ADMIT), "--subject", BAD + "Small"]) == 2
     text = capsys.readouterr().out
-    assert "not applicable: the subject cannot be made: num_blocks=4 is not allowed: expected at most 3" in text
+    assert "not applicable: the subject cannot be made with the pool of the trace: num_blocks=4 is not allowed" in text
 
 
 def test_what_a_subject_prints_is_not_in_the_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_a_full_stdout_ends_with_2(arguments: list[str], unbuffered: str) -> Non
 def test_a_pipe_that_nobody_reads_ends_with_2(unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    code, _, stderr = run(EXPLAIN, write, PYTHONUNBUFFERED=unbuffered)
+    code, _, stderr = run(["--version"], write, PYTHONUNBUFFERED=unbuffered)
     os.close(write)
     assert code == 2
     assert "Broken pipe" in the_line(stderr)

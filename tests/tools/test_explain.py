@@ -62,11 +62,11 @@ def test_an_expectation_that_is_not_met_ends_with_1(tmp_path: Path, capsys: pyte
         tmp_path, '{"op": "admit", "request": "a", "tokens": [1], "expect": {"available_blocks": 4, "length": 1}}'
     )
     assert main(["explain", path]) == 1
-    assert "NOT AS EXPECTED available_blocks: expected 4, got 3" in capsys.readouterr().out
+    assert "NOT AS EXPECTED available_blocks: the trace has 4, the specification says 3" in capsys.readouterr().out
     assert main(["explain", "--json", path]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["holds"] is False
-    assert document["steps"][0]["not_as_expected"] == ["available_blocks: expected 4, got 3"]
+    assert document["steps"][0]["not_as_expected"] == ["available_blocks: the trace has 4, the specification says 3"]
     assert document["steps"][0]["tables"] == {"a": [0]}
 
 

@@ -45,9 +45,9 @@ def test_verify_reports_the_workload_as_json(capfd: pytest.CaptureFixture[str]) 
 def test_the_device_pool_is_a_part_and_a_subject(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--quick", "--only", "device", "--no-progress", "--json"]) == 0
     (section,) = json.loads(capfd.readouterr().out)["sections"]
-    assert [found["slice"] for found in section["data"]["slices"]] == ["core", "rolling"]
+    assert [found["slice"] for found in section["data"]["slices"]] == ["core", "rewind", "siblings", "rolling"]
     assert section["data"]["programs"]["operations"]["batch"]["refused"] > 0, "batches are refused in part"
-    assert main([*QUICK, "--no-progress", "--subject", "device"]) == 0
+    assert main([*QUICK, "--no-progress", "--subject", "device"]) == 2, "nothing was held"
     assert "the subject does not declare preempt" in capfd.readouterr().out
 
 
@@ -84,9 +84,16 @@ def test_not_run_counts_only_when_strict(
     strict: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     absent = Section("kernels compiled", "not run", ("kernels not run: ...",))
-    monkeypatch.setattr("pagedkv.cli.verify.run_parts", lambda names, options: [absent])
+    held = Section("random programs", "holds")
+    monkeypatch.setattr("pagedkv.cli.verify.run_parts", lambda names, options: [held, absent])
     assert main(["verify", *strict]) == code
     assert "(not run: kernels compiled)" in capsys.readouterr().out
+
+
+def test_a_run_that_held_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = Section("kernels compiled", "not run", ("kernels not run: ...",))
+    monkeypatch.setattr("pagedkv.cli.verify.run_parts", lambda names, options: [absent])
+    assert main(["verify"]) == 2
 
 
 def test_every_part_has_a_place_in_the_report() -> None:

@@ -32,6 +32,7 @@ GROUPS: Final[Mapping[str, tuple[Law, ...]]] = {
         Law("what is legal is no misuse"),
         Law("a subject can be observed"),
         Law("a subject that has copy can be copied"),
+        Law("an operation ends within its limit"),
     ),
     "refusals": (
         Law("refusal is required when need > available"),
@@ -76,7 +77,6 @@ GROUPS: Final[Mapping[str, tuple[Law, ...]]] = {
     ),
     "processes": (
         Law("a subject survives every operation"),
-        Law("an operation ends within its limit"),
         Law("an answer is one line of the protocol"),
     ),
 }

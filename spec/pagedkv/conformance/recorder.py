@@ -10,19 +10,25 @@ the system at once, and outlives the process, though not a power failure.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import index
 from pathlib import Path
 from typing import Any, Final, Self
 
+from pagedkv.conformance.differential.by_value import ByValue
 from pagedkv.conformance.differential.compare import subject_call
-from pagedkv.conformance.process.by_value import ByValue
+from pagedkv.conformance.differential.form import malformed_answer
 from pagedkv.conformance.process.names import Names, is_text
 from pagedkv.conformance.process.protocol import Json, header_json, operation_json, write
-from pagedkv.spec import Batch, Block, Config, Fork, Free, Misuse, Ok, Operation, Outcome, Refused
-from pagedkv.spec.expectation import Expect
+from pagedkv.spec import (
+    Admit, Append, Batch, BeginStep, Block, Config, EndStep, Free, Lookup, Misuse, Ok, Operation, Outcome, Pin, Reserve,
+    Resume,
+)  # fmt: skip
+from pagedkv.spec.expectation import Range, answered, spoken_of
+from pagedkv.spec.misuse import shown
+from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot
-from pagedkv.spec.trace_fields import read_header
+from pagedkv.spec.trace_fields import read_header, read_line
 
 _REQUESTS: Final = ("request", "parent", "child")
 
@@ -38,12 +44,14 @@ class Log(ByValue):
         header = {**header_json(config), "note": note}
         read_header("header", header)  # a pool that no trace can have is misuse
         self._lock = threading.RLock()
-        self._requests, self._others = Names(is_text), Names(is_text)
+        self._requests, self._namespaces, self._steps = Names(is_text), Names(is_text), Names(is_text)
+        self._begun = set[Hashable]()
+        """Steps in flight."""
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115  # closed by close
         self._file.write(write(header))
         self._start = time.monotonic() if times else None
         self._writer = 0
-        """The thread that wrote the last line."""
+        """The thread that wrote the last line, unless that has its expectation."""
 
     def run(self, operation: Operation) -> Sequence[Outcome]:
         """Write a line."""
@@ -53,10 +61,22 @@ class Log(ByValue):
                 line["t"] = round(time.monotonic() - self._start, 6)
             self._file.write(write(line))
             self._writer = threading.get_ident()
-            for row in operation.rows if isinstance(operation, Batch) else (operation,):
-                if isinstance(row, Free):
-                    self._requests.forget(row.request)
+            self._forget(operation)
         return (Ok(),)
+
+    def _forget(self, operation: Operation) -> None:
+        """Ids that are not used any more. Namespaces are, as long as anything of theirs may be cached."""
+        for row in rows_of(operation):
+            if isinstance(row, Free):
+                self._requests.forget(row.request)
+        match operation:
+            case BeginStep(step):
+                self._begun.add(step)
+            case EndStep(step):
+                self._begun.discard(step)
+                self._steps.forget(step)
+            case Batch(_, step) if step not in self._begun:  # a label, which no other line refers to
+                self._steps.forget(step)
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
         """Writes nothing: a trace knows no physical blocks, and a relabelling changes nothing else."""
@@ -66,17 +86,19 @@ class Log(ByValue):
         """Add to the last line what is to be observed in every replay: fields of `pagedkv.spec.trace.Expect`.
 
         With a prefix cache, what is found depends on what was evicted before, which an implementation may choose.
-        False: another thread has written a line since, and nothing is added.
+        False: nothing is added. The last line has an expectation already, or it is another thread's, or there is none.
         """
-        Expect(**fields)  # a field that there is not is an error
-        return self._add({"expect": fields})
+        spelled = {name: _expected(value) for name, value in fields.items() if value is not None}
+        read_line("expect", {"op": "lookup", "tokens": [], "expect": spelled})  # a trace that cannot be read is none
+        return self._add({"expect": spelled})
 
     def _add(self, more: Json) -> bool:
         with self._lock:
             if self._writer != threading.get_ident():
                 return False
-            self._file.seek(-2, 1)  # the brace and the end of the line, until there is something in their place
-            self._file.write(b"," + write(more)[1:])
+            text = b"," + write(more)[1:]
+            self._file.seek(-2, 1)  # the brace and the end of the line
+            self._file.write(text)
             self._writer = 0
             return True
 
@@ -85,8 +107,10 @@ class Log(ByValue):
         for key, value in line.items():
             if key in _REQUESTS:
                 line[key] = self._requests.text(value)
-            elif key in ("namespace", "step"):
-                line[key] = self._others.text(value)
+            elif key == "namespace":
+                line[key] = self._namespaces.text(value)
+            elif key == "step":
+                line[key] = self._steps.text(value)
             elif key == "requests":
                 line[key] = [self._requests.text(name) for name in value]
             elif key in ("tokens", "query_lens"):
@@ -113,6 +137,19 @@ def _integer(name: str, value: Any) -> int:
         return index(value)  # of NumPy and torch, too
     except TypeError:
         raise Misuse(name, value, "an integer, to be recorded") from None
+
+
+def _expected(value: Any) -> Any:
+    if not isinstance(value, Range):
+        return value
+    return {name: bound for name, bound in (("min", value.min), ("max", value.max)) if bound is not None}
+
+
+_MATTERS: Final[Mapping[type, str]] = {
+    **dict.fromkeys((Admit, Resume, Lookup, Pin), "cached_tokens"),
+    **dict.fromkeys((Append, Reserve, Batch), "copies"),
+}
+"""What an operation may answer with, so that 0 is an answer, too."""
 
 
 class Recorder(Log):
@@ -147,7 +184,12 @@ class Recorder(Log):
             except Misuse as misuse:
                 self._note(operation, {"outcome": "error"}, **{"x-misuse": str(misuse)})  # others name it otherwise
                 raise
-            self._note(operation, _summary(outcomes))
+            if malformed_answer(outcomes, len(rows_of(operation))):
+                self._add({"x-answer": shown(outcomes)})
+                return outcomes
+            matters = _MATTERS.get(type(operation), "")
+            said = {key: value for key, value in answered(outcomes).items() if value or key == matters}
+            self._note(operation, said)
             return outcomes
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
@@ -160,18 +202,9 @@ class Recorder(Log):
 
     def _note(self, operation: Operation, seen: Json, **more: str) -> None:
         if self._observes:
-            of = operation.child if isinstance(operation, Fork) else getattr(operation, "request", None)
+            of = spoken_of(operation)
             shown = self.subject.observe([] if of is None else [of])
             seen["available_blocks"] = shown.available_blocks
             if of in shown.lengths:
                 seen["length"] = shown.lengths[of].length
         self._add({self._key: seen, **more})
-
-
-def _summary(outcomes: Sequence[Outcome]) -> Json:
-    """In the words of an `Expect`."""
-    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
-    done = [outcome for outcome in outcomes if isinstance(outcome, Ok)]
-    said: Json = {"outcome": "refused", "reason": refused.reason} if refused else {"outcome": "ok"}
-    cached, copies = sum(o.cached_tokens for o in done), sum(len(o.copies) for o in done)
-    return said | ({"cached_tokens": cached} if cached else {}) | ({"copies": copies} if copies else {})

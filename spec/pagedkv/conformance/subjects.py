@@ -4,6 +4,7 @@ They are imported when they are asked for, so that the kit itself depends on no 
 """
 
 import importlib
+import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,7 +27,9 @@ def subject(name: str, *, limit_s: float | None = None) -> SubjectFactory:
     * `process:optimized`, `process:module:factory`: in a Python process of its own.
     * `command:./my_subject --flag`: a program that speaks the protocol (`docs/protocol.md`).
 
-    `limit_s`: seconds that an operation may take, 10 if not given. Only what runs in a process of its own has a limit.
+    `limit_s`: seconds that an operation may take in a process of its own, 10 if not given; in this one it has those of
+    `in_time`.
+    Raises `Misuse`, and nothing else: a module that raises while it is imported is told with what it raised, and where.
 
     >>> from pagedkv.spec import Config
     >>> subject("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
@@ -44,23 +47,71 @@ def subject(name: str, *, limit_s: float | None = None) -> SubjectFactory:
     module_name, colon, attribute = BUILT_IN.get(name, name).partition(":")
     if not (module_name and colon and attribute):
         raise Misuse("subject", name, FORMS)
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and something that it imports is not
-        raise Misuse("subject", name, f"a module that can be imported; there is no {error.name}") from error
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
+    parts = f"{module_name}.{attribute}".split(".")
+    if not all(part.isidentifier() for part in parts) or module_name.endswith(".py"):
+        raise Misuse(
+            "subject", name, "module:factory, both as in an import: words with dots between, no path and no .py"
+        )
+    found = _imported(name, module_name, attribute)
     if not callable(found):
         raise Misuse("subject", name, f"a function or class in {module_name} that makes a subject from a Config")
     factory: SubjectFactory = found
     return factory
 
 
-def _remote(kind: str, rest: str, limit_s: float | None) -> SubjectFactory:
-    from pagedkv.conformance.process import remote  # noqa: PLC0415  # needs a POSIX system
+def _imported(name: str, module_name: str, attribute: str) -> Any:
+    """What stands there, None if nothing does. An error in somebody's module is theirs to see, in one line."""
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part, None)
+        return found
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            told = f"there is no {error.name}"
+        elif isinstance(error, ImportError):
+            told = install_hint(error) + _place(error)
+        else:
+            told = f"{type(error).__name__}: {getattr(error, 'msg', error)}{_place(error)}"
+        raise Misuse("subject", name, f"a module that can be imported; {' '.join(told.split())}") from error
 
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, unless that is nowhere but here."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""
+
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "torch": "torch",
+    "triton": "gpu",
+    "numba": "cpu",
+    "hypothesis": "conformance",
+    "pytest": "conformance",
+}
+"""Which extra brings a package."""
+
+
+def install_hint(error: ImportError, extra: str = "") -> str:
+    """What to install for a package that is missing: `extra`, or else the one that brings it.
+
+    >>> install_hint(ModuleNotFoundError("No module named 'numba'", name="numba"))
+    'numba is not installed: pip install "pagedkv[cpu]"'
+    """
+    package = (error.name or "").split(".")[0]
+    extra = extra or EXTRAS.get(package, "")
+    if "pip install" in str(error) or not (package and extra):
+        return str(error)
+    return f'{package} is not installed: pip install "pagedkv[{extra}]"'
+
+
+def _remote(kind: str, rest: str, limit_s: float | None) -> SubjectFactory:
+    try:
+        from pagedkv.conformance.process import remote  # noqa: PLC0415  # needs a POSIX system
+    except ImportError as error:
+        raise Misuse("subject", f"{kind}:{rest}", f"a POSIX system for a process of its own ({error})") from error
     if kind == "command":
         return remote.command(rest, limit_s=limit_s)
     if rest not in BUILT_IN and not all(rest.partition(":")):

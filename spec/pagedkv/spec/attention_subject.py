@@ -5,16 +5,25 @@ log-sum-exps, and states how it rounds (`RoundingModel`), from which the bound o
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Protocol
+
+from pagedkv.spec.misuse import Misuse
+
+DTYPES: Final = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class AttentionCapabilities:
-    """What an attention implementation declares."""
+    """What an attention implementation declares. Raises `Misuse` for a dtype that there is no law for.
+
+    >>> AttentionCapabilities(dtypes=("fp8",))
+    Traceback (most recent call last):
+    pagedkv.spec.misuse.Misuse: dtypes=('fp8',) is not allowed: expected a tuple of some of float32, float16, bfloat16
+    """
 
     dtypes: tuple[str, ...] = ("float32",)
-    """Of query, keys and values as stored: "float32", "float16", "bfloat16"."""
+    """Of query, keys and values as stored, some of `DTYPES`."""
     causal_prefill: bool = False
     """Several query rows a request, bottom-right aligned; without it, one row (decode)."""
     non_causal: bool = False
@@ -35,10 +44,23 @@ class AttentionCapabilities:
     split_invariant: bool = False
     """The bits do not depend on the split size."""
 
+    def __post_init__(self) -> None:
+        known = isinstance(self.dtypes, tuple) and self.dtypes and all(dtype in DTYPES for dtype in self.dtypes)
+        if not known or len(set(self.dtypes)) < len(self.dtypes):
+            raise Misuse("dtypes", self.dtypes, f"a tuple of some of {', '.join(DTYPES)}")
+        for name in (each.name for each in fields(self) if each.name != "dtypes"):
+            if type(getattr(self, name)) is not bool:
+                raise Misuse(name, getattr(self, name), "True or False")
+
 
 @dataclass(frozen=True)
 class RoundingModel:
-    """What the rounding bound must know of an implementation (`pagedkv.spec.bound`)."""
+    """What the rounding bound must know of an implementation (`pagedkv.spec.bound`).
+
+    An online softmax over tiles of T tokens: `tile=T`, `num_tiles=ceil(length / T)`, for each tile rescales the sums
+    before it. One that cuts a request into splits and merges them adds the splits, and one for the merge. All in one
+    go: `tile=length`, `num_tiles=1`.
+    """
 
     tile: int
     """Tokens summed in one go, at the most."""
@@ -87,7 +109,8 @@ class AttentionSubject(Protocol):
     """An attention implementation under test.
 
     One that is not made for every case that its capabilities allow may have a method `fit(case)`, which gives the part
-    of a case that it is made for, or None.
+    of a case that it is made for, or None; and `shapes`, a sequence of mappings such as `{"block_size": 16, "head_dim":
+    64}`: the shapes that it is made for, taken in turns.
     """
 
     @property
@@ -96,7 +119,10 @@ class AttentionSubject(Protocol):
     def capabilities(self) -> AttentionCapabilities: ...
     def rounding(self, problem: Problem) -> RoundingModel: ...
     def attend(self, problem: Problem) -> tuple[Any, Any]:
-        """(output (total_q, num_q_heads, value_dim), lse (total_q, num_q_heads) float32 or None), as NumPy arrays."""
+        """(output (total_q, num_q_heads, value_dim), lse (total_q, num_q_heads) float32 or None), as NumPy arrays.
+
+        The arrays of the problem are read only. What is returned may be overwritten by the next call.
+        """
         ...
 
     def write_kv(self, key: Any, value: Any, key_cache: Any, value_cache: Any, slot_mapping: Any, dtype: str) -> None:

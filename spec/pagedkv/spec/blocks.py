@@ -14,11 +14,12 @@ from pagedkv.spec.words import Block, Reason, Refused, RequestId
 
 
 class IllegalChoice(Exception):
-    """An implementation decided something that no rule allows; `law` is the rule that it broke."""
+    """An implementation decided something that no rule allows; `law` is the rule that it broke, `kind` in which way,
+    if there are several."""
 
-    def __init__(self, law: str, detail: str) -> None:
+    def __init__(self, law: str, detail: str, kind: str = "") -> None:
         super().__init__(f"{law}: {detail}")
-        self.law, self.detail = law, detail
+        self.law, self.detail, self.kind = law, detail, kind
 
 
 def is_available(state: State, block: Block) -> bool:
@@ -81,13 +82,27 @@ def take(state: State, request: RequestId, logical: int, choices: Choices) -> Bl
     """Hand out one available block. An idle one is evicted by that: its entry goes."""
     block = choices.block(state, request, logical)
     if not is_available(state, block):
-        why = "held by a step in flight" if block in state.held else "in use, or no block of the pool"
-        detail = f"block {block} for {request!r}[{logical}] is {why}"
+        detail = f"block {block} for {request!r}[{logical}] {_why_not(state, request, logical, block)}"
         raise IllegalChoice("only an available block is handed out", detail)
     drop_entry(state, block)
     state.contents[block] = ()
     acquire(state, block)
     return block
+
+
+def _why_not(state: State, request: RequestId, logical: int, block: Block) -> str:
+    """Why a block is not available, for people."""
+    if block in state.held:
+        return "is held by a step in flight"
+    if block not in state.references:
+        return f"is no block of the pool, which has {state.config.num_blocks}"
+    tables = {name: r.table for name, r in state.requests.items()}
+    others = ", ".join(repr(name) for name, table in tables.items() if block in table and name != request)
+    if block in tables.get(request, ())[logical : logical + 1]:
+        return f"is shared with {others or 'a pin'} and about to be written: expected a copy (copy-on-write)"
+    pinned = any(block in blocks for stack in state.pins.values() for blocks in stack)
+    own = "a pin" if pinned else "the same request"  # which has it already, or has just hit it
+    return f"is in use by {others or own}"
 
 
 def acquire(state: State, block: Block) -> None:

@@ -3,15 +3,21 @@
 An expectation holds for *every* legal allocator, so it names no block. Where legal implementations may differ in a
 count, it is a `Range`. What it does not mention, it does not constrain.
 
+What is held against it is what the specification says: in a recording, where the trace has what an engine answered, it
+is the engine that was wrong.
+
 >>> mismatches(Expect(outcome="ok", copies=Range(max=1)), {"outcome": "refused", "reason": "capacity", "copies": 0})
-['outcome: expected ok, got refused']
+['outcome: the trace has ok, the specification says refused']
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
-from pagedkv.spec.words import Misuse, Reason
+from pagedkv.spec.blocks import available
+from pagedkv.spec.operations import Fork, Operation
+from pagedkv.spec.state import State
+from pagedkv.spec.words import Misuse, Ok, Outcome, Reason, Refused, RequestId
 
 OUTCOMES: Final = ("ok", "refused", "error")
 
@@ -60,12 +66,46 @@ class Expect:
     """Tokens of the request (of a fork: of the child), after the operation."""
 
 
-def mismatches(expect: Expect, observed: Mapping[str, object]) -> list[str]:
-    """One sentence for each field of `expect` that `observed` (keys as in `Expect`) does not meet."""
+def answered(outcomes: Sequence[Outcome] | Misuse) -> dict[str, object]:
+    """An answer (one outcome a row, or misuse) in the words of an `Expect`.
+
+    >>> answered([Refused(Reason.CAPACITY), Ok(copies=((0, 1),))])
+    {'outcome': 'refused', 'reason': <Reason.CAPACITY: 'capacity'>, 'cached_tokens': 0, 'copies': 1}
+    """
+    if isinstance(outcomes, Misuse):
+        return {"outcome": "error", "error": outcomes.argument.partition("[")[0]}
+    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
+    done = [outcome for outcome in outcomes if isinstance(outcome, Ok)]
+    return {
+        "outcome": "refused" if refused else "ok",
+        "reason": refused.reason if refused else None,
+        "cached_tokens": sum(outcome.cached_tokens for outcome in done),
+        "copies": sum(len(outcome.copies) for outcome in done),
+    }
+
+
+def observed(operation: Operation, outcomes: Sequence[Outcome] | Misuse, after: State) -> dict[str, object]:
+    """What an `Expect` can speak of: the answer to an operation, and the state after it."""
+    request = after.requests.get(spoken_of(operation))
+    return {
+        **answered(outcomes),
+        "available_blocks": available(after),
+        "length": request.length if request else None,
+    }
+
+
+def spoken_of(operation: Operation) -> RequestId | None:
+    """The request whose length is meant, of a fork the child's."""
+    return operation.child if isinstance(operation, Fork) else getattr(operation, "request", None)
+
+
+def mismatches(expect: Expect, said: Mapping[str, object]) -> list[str]:
+    """One sentence for each field of `expect` that what the specification says (keys as in `Expect`) does not meet."""
     wrong = []
     for field in fields(Expect):
-        wanted, got = getattr(expect, field.name), observed.get(field.name)
-        met = wanted is None or (got in wanted if isinstance(wanted, Range) else got == wanted)
+        has, says = getattr(expect, field.name), said.get(field.name)
+        met = has is None or (says in has if isinstance(has, Range) else says == has)
         if not met:
-            wrong.append(f"{field.name}: expected {wanted}, got {'nothing' if got is None else got}")
+            says = "nothing" if says is None else says
+            wrong.append(f"{field.name}: the trace has {has}, the specification says {says}")
     return wrong

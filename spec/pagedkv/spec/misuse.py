@@ -20,6 +20,16 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 
 
+def shown(value: object) -> str:
+    """A value as a message shows it, whatever it is: also what is huge, or cannot show itself."""
+    try:
+        return _SHORT.repr(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # what belongs to others may do anything
+        return f"<a {type(value).__name__} that cannot be shown>"
+
+
 class Misuse(ValueError):
     """A call that can never be right. Names the `argument`, its `value` and what is `allowed`; nothing changed.
 
@@ -33,8 +43,12 @@ class Misuse(ValueError):
     """
 
     def __init__(self, argument: str, value: object, allowed: str) -> None:
-        super().__init__(f"{argument}={_SHORT.repr(value)} is not allowed: expected {allowed}")
+        super().__init__(f"{argument}={shown(value)} is not allowed: expected {allowed}")
         self.argument, self.value, self.allowed = argument, value, allowed
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Made of its three parts again: an exception is pickled with its message alone."""
+        return type(self), (self.argument, self.value, self.allowed), {"args": self.args}
 
 
 def check_integer(name: str, value: object, least: int) -> None:

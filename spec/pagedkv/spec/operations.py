@@ -133,3 +133,18 @@ Operation: TypeAlias = (
     Admit | Reserve | Append | Commit | Fork | Truncate | Free | Preempt | Resume | Lookup | Pin | Unpin | Evict
     | ResetPrefixIndex | BeginStep | EndStep | Permute | Batch | Attend
 )  # fmt: skip
+
+
+def rows_of(operation: Operation) -> tuple[Operation, ...]:
+    """The rows of a batch; any other operation is its own row."""
+    return operation.rows if isinstance(operation, Batch) else (operation,)
+
+
+def requests_of(operation: Operation) -> tuple[RequestId, ...]:
+    """The requests that an operation names, each once."""
+    if isinstance(operation, Batch):
+        return tuple(dict.fromkeys(row.request for row in operation.rows))
+    if isinstance(operation, Attend):
+        return operation.requests
+    names = ("parent", "child", "request")
+    return tuple(dict.fromkeys(getattr(operation, name) for name in names if hasattr(operation, name)))

@@ -40,16 +40,16 @@ def match(state: State, namespace: Namespace, tokens: tuple[Token, ...]) -> list
 def find(state: State, namespace: Namespace, tokens: tuple[Token, ...], limit: int, choices: Choices) -> list[Block]:
     """The blocks that an implementation reports as present, at most `limit`.
 
-    Eviction is the implementation's affair. Where its index cannot be seen, `may` is what was published and is not
-    known to be gone; `must` is the part held by tables and pins, or idle with no block taken since. An answer below
-    `may` tells that the chain is broken there, and is remembered.
+    Where an index cannot be seen, `may` is what was published and is not known to be gone; `must` is the part held by
+    tables and pins, or idle with no block taken since. An answer below `may` tells that the chain is broken there.
     """
     blocks = match(state, namespace, tokens)[:limit]
     certain = [block in state.references or state.idle_since[block] == state.takings for block in blocks]
     must = certain.index(False) if False in certain else len(blocks)
     count = choices.hits(must, len(blocks))
     if not must <= count <= len(blocks) or (count < len(blocks) and certain[count]):
-        raise IllegalChoice("must <= cached <= may", f"{count} blocks reported, must={must}, may={len(blocks)}")
+        true = f"{count} cached, where at least {must} are there, and at most {len(blocks)} can be"
+        raise IllegalChoice("must <= cached <= may", true, "more" if count > len(blocks) else "fewer")
     if count < len(blocks):
         drop_entry(state, blocks[count])
         del state.contents[blocks[count]]

@@ -2,7 +2,7 @@
 
 A *subject* is an implementation under test. A `BlockManagerSubject` needs no tensors and an `AttentionSubject` needs
 no allocator. A frozen `Capabilities` names what a subject has: an undeclared capability generates no test and is
-listed as not exercised; a declared one that saw no event fails the run. (Kernels: see `attention_subject`.)
+listed as not tested; a declared one that saw no event fails the run. (Kernels: see `attention_subject`.)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from pagedkv.spec.operations import Row
 from pagedkv.spec.words import (
-    Block, Config, Identity, Namespace, Outcome, PreemptMode, RequestId, StepId, Token,
+    Block, Config, Identity, Misuse, Namespace, Outcome, PreemptMode, RequestId, StepId, Token,
 )  # fmt: skip
 
 
@@ -44,6 +44,18 @@ class Capabilities:
     permute: bool = False
     batch: bool = False
     policy: Literal["any", "lru"] = "any"
+
+    def __post_init__(self) -> None:
+        """Refuses what means nothing."""
+        for name, values in (("publish", ("commit", "schedule")), ("policy", ("any", "lru"))):
+            if (value := getattr(self, name)) not in values:
+                raise Misuse(name, value, f"one of {', '.join(values)}")
+        for name, value in vars(self).items():
+            if name not in ("publish", "policy") and type(value) is not bool:
+                raise Misuse(name, value, "True or False")
+        for name, needed in (("evict", "reports_index"), ("sink_tokens", "sliding_window")):
+            if getattr(self, name) and not getattr(self, needed):
+                raise Misuse(name, True, f"False, unless {needed} is declared, too")
 
 
 @dataclass(frozen=True)

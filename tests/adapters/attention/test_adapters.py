@@ -12,14 +12,13 @@ import torch
 from pagedkv.conformance.adapters.attention import holding, interpreted
 from pagedkv.conformance.adapters.attention.flex import Flex
 from pagedkv.conformance.adapters.attention.sdpa import PaddedSdpa, Sdpa
-from pagedkv.conformance.attention import Case, Configuration, check_law
+from pagedkv.conformance.attention import Case, Configuration, check_law, with_positions
 from pagedkv.conformance.attention.plan import Check
 from pagedkv.optimized.audit.interpret import Interpreted
 from pagedkv.reference.attention import ReferenceAttention
 from pagedkv.spec.attention_subject import Problem
 from pagedkv.spec.words import Misuse
 
-PLAIN = [Configuration("float32")]
 WINDOWED = Case(lengths=(9, 19, 6), query_lens=(1, 12, 2), window=3)
 
 
@@ -29,7 +28,7 @@ class OneTooMany(ReferenceAttention):
     package = "numpy"
 
     def fit(self, case: Case) -> Case | None:
-        return holding.with_positions(case) if set(case.query_lens) == {1} else None
+        return with_positions(case) if set(case.query_lens) == {1} else None
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         window = problem.window and problem.window + 1
@@ -54,15 +53,19 @@ def test_a_subject_is_held_to_what_it_is_made_for_and_each_broken_law_is_small_a
     assert data["broken"][0]["inputs"]["command"].startswith("pagedkv attention --subject tests:OneTooMany --law ")
 
 
-def test_checks_beside_those_of_the_plan_are_made() -> None:
-    held = holding.hold(OneTooMany(), only=PLAIN, extra=[Check("bound", Case(lengths=(9,), window=1))])
-    assert [violation.law for violation in held.violations] == ["bound"]
+def test_the_shapes_of_an_adapter_are_kept_where_a_case_gets_smaller() -> None:
+    class Shaped(OneTooMany):
+        shapes = ({"num_kv_heads": 3, "group": 2}, {"num_kv_heads": 2, "group": 3})
+
+    violations = holding.hold(Shaped(), only=[Configuration("float32", ("window",))]).violations
+    assert {(each.case.num_kv_heads, each.case.group) for each in violations} <= {(3, 2), (2, 3)}
+    assert {each.case.lengths for each in violations} != set()
 
 
 def test_requests_with_more_rows_than_positions_are_left_out() -> None:
-    assert holding.with_positions(Case(lengths=(5, 2), query_lens=(1, 3))) == Case(lengths=(5,), query_lens=(1,))
-    assert holding.with_positions(Case(lengths=(2,), query_lens=(3,))) is None
-    assert holding.with_positions(Case(lengths=(2,), query_lens=(0,))) is None
+    assert with_positions(Case(lengths=(5, 2), query_lens=(1, 3))) == Case(lengths=(5,), query_lens=(1,))
+    assert with_positions(Case(lengths=(2,), query_lens=(3,))) is None
+    assert with_positions(Case(lengths=(2,), query_lens=(0,))) is None
 
 
 @pytest.mark.parametrize("subject", [Sdpa(), Sdpa("MATH"), Flex()], ids=lambda each: each.name)

@@ -1,6 +1,7 @@
 """The page about the mutants, written from the results: `docs/mutants.md`."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final
@@ -97,7 +98,17 @@ def _named(result: Result) -> str:
     """The laws that noticed, the quickest oracle first; the exhaustive search says the same of the ledger."""
     quickest = sorted(result.kills, key=lambda kill: kill.operations)
     told = [kill.law for kill in quickest if kill.oracle != "exhaustive"] or [kill.law for kill in quickest]
-    return ", ".join(dict.fromkeys(told))
+    return ", ".join(dict.fromkeys(map(readable, told)))
+
+
+def readable(law: str) -> str:
+    """A law as pages have it: what was read in compiled code is told of its kernel, not of a module that was made up.
+
+    >>> readable("<pagedkv.optimized.kernels.gather__mutant_39>:64: arith.muli of an id and a stride in 32 bits")
+    'code of `gather`: the product of an id and a stride in 32 bits'
+    """
+    found = re.fullmatch(r"<[\w.]*?(\w+)__mutant_\d+>:\d+: (.*)", law)
+    return f"code of `{found[1]}`: {found[2].replace('arith.muli of', 'the product of')}" if found else law
 
 
 def _cell(text: str) -> str:

@@ -19,10 +19,11 @@ TRUSTED: Final = mutant(
         "        return self._hash == other._hash\n        mine: Prefix | None = self\n",
     ),
     ("hash((namespace if parent is None else parent._hash, block_tokens))",
-     "hash((namespace if parent is None else parent._hash, block_tokens)) & 0xFF"),
+     "hash((crc32(str(namespace).encode()) if parent is None else parent._hash, block_tokens)) & 0xFF"),
+    ("class Prefix:\n", "from zlib import crc32\n\n\nclass Prefix:\n"),
 )  # fmt: skip
-"""Hashes of tuples of integers are the same in every process, so a collision can be prepared; the traces have one. Who
-has prepared none meets one by chance once the hash is short, and so do random programs."""
+"""Hashes of tuples of integers are the same in every process (those of texts are not), so a collision can be prepared;
+the traces have one. Who has prepared none meets one by chance once the hash is short, and so do random programs."""
 
 
 def _keyed(name: str, key: str) -> Mutant:

@@ -2,16 +2,24 @@
 
 A subject is any object of `pagedkv.spec.attention_subject.AttentionSubject`, and NAME is what makes it. Only what it
 declares is tested; what it declares and no case exercised is a violation, too. Every law that is broken is told with
-the smallest case found, and `--law LAW --case CASE` runs that one again. Exit code 1 at either.
+the smallest case found, and `--law LAW --case CASE` runs that one again. Exit code 1 at either. The subject runs in
+this process: a kernel that hangs or crashes takes the command with it. With PAGEDKV_DEBUG=1 in the environment whatever
+a subject raised has its traceback.
 """
 
 import argparse
 import ast
+import os
+import traceback
 from typing import Any
 
-from pagedkv.cli.inputs import BadInput, aside, install_hint, named, natural, print_json, progress
-from pagedkv.conformance.attention import Case, check_law, run as hold
+from pagedkv.cli.inputs import BadInput, aside, named, natural, print_json, progress
+from pagedkv.cli.report import verdict_line
+from pagedkv.conformance.attention import Case, run as hold
+from pagedkv.conformance.attention.bench import Bench
+from pagedkv.conformance.attention.judging import judge
 from pagedkv.conformance.attention.runner import SHAPE
+from pagedkv.conformance.subjects import install_hint
 from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
 
 HELP = "an attention kernel against the specification"
@@ -49,19 +57,32 @@ def run(arguments: argparse.Namespace) -> int:
         data = report.as_json()
         print_json({**data, "holds": data.pop("ok")})
     else:
-        print("\n".join(report.lines()))
+        print("\n".join([*report.lines(), verdict_line(arguments.subject, report.ok)]))
+    for failure in report.failures:
+        trace_of(failure.error)
     return int(not report.ok)
 
 
 def once(arguments: argparse.Namespace, subject: AttentionSubject) -> int:
     """One law on one case."""
     with aside():
-        detail = check_law(subject, arguments.law, case_of(arguments.case))
+        judged = judge(Bench(subject), arguments.law, case_of(arguments.case))
+    holds, detail = judged.detail is None, judged.detail
     if arguments.json:
-        print_json({"law": arguments.law, "case": arguments.case, "holds": detail is None, "detail": detail})
+        data = {"law": arguments.law, "case": arguments.case, "checked": judged.checked}
+        print_json({**data, "holds": holds, "detail": detail})
+    elif not judged.checked:
+        print(f"not applicable: {arguments.law} says nothing of this case")
     else:
-        print("holds" if detail is None else f"VIOLATED {arguments.law}: {detail}")
-    return int(detail is not None)
+        print("holds" if holds else f"VIOLATED {arguments.law}: {detail}")
+    trace_of(judged.error)
+    return int(not holds)
+
+
+def trace_of(error: BaseException | None) -> None:
+    """Its traceback on stderr, if that is asked for."""
+    if error is not None and os.environ.get("PAGEDKV_DEBUG") == "1":
+        traceback.print_exception(error)
 
 
 def made(name: str) -> AttentionSubject:
@@ -74,7 +95,10 @@ def made(name: str) -> AttentionSubject:
         raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
     except (Exception, SystemExit) as error:
         raise BadInput(f"subject {name!r} cannot be made: {error!r}") from error
-    missing = [each for each in ("name", "capabilities", "rounding", "attend") if not hasattr(subject, each)]
+    wanted = ["name", "capabilities", "rounding", "attend"]
+    if getattr(getattr(subject, "capabilities", None), "writes", False):
+        wanted += ["write_kv", "copy_blocks"]
+    missing = [each for each in wanted if not hasattr(subject, each)]
     if missing:
         raise BadInput(f"subject {name!r} makes a {type(subject).__name__}, which has no {', '.join(missing)}")
     if not isinstance(subject.capabilities, AttentionCapabilities):

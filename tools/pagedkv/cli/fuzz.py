@@ -6,18 +6,22 @@ and no program exercised is a violation, too, once so much was run that one shou
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pagedkv.cli import options
 from pagedkv.cli.inputs import aside, print_json, progress, subject_factory
-from pagedkv.cli.report import check_writable, columns, trace_lines, write_trace
+from pagedkv.cli.report import check_writable, columns, trace_lines, verdict_line, write_trace
+from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.known import Excuse
+from pagedkv.conformance.failures.shrinking import BUDGET_S, Failure
 from pagedkv.conformance.programs.counting import PLACES
 from pagedkv.conformance.programs.plans import declared
 from pagedkv.conformance.search.exhaustive import slices_for
 from pagedkv.conformance.search.fuzz import ENOUGH, FuzzReport
 from pagedkv.conformance.search.fuzz import run as fuzz
 from pagedkv.conformance.search.measures import Reached, reached
+from pagedkv.conformance.suite.text import NOT_AGAIN, slug
+from pagedkv.spec import Misuse
 from pagedkv.spec.subject import SubjectFactory
 
 HELP = "random programs on a subject"
@@ -49,51 +53,91 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.out)
     with aside():
         changed = options.changes(known, factory)
-    report = run_programs(
-        factory, arguments.seed, programs, steps, arguments.out, tell,
-        minimal=arguments.minimize, excuse=Excuse(known, factory),
+        excuse = Excuse(known, factory)
+    fuzzed = run_programs(
+        factory, arguments.seed, programs, steps, arguments.out, tell, subject=arguments.subject,
+        minimal=arguments.minimize, excuse=excuse,
     )  # fmt: skip
-    states = _states(factory, arguments.seed, programs, steps) if arguments.states and not report.violation else []
-    holds = report.holds and not changed
+    report = fuzzed.report
+    counted = arguments.states and not report.violation
+    states, broken = _states(factory, arguments.seed, programs, steps) if counted else ([], "")
+    holds = report.holds and not changed and not broken
     if arguments.json:
-        document = {"subject": arguments.subject, **report.as_json(), "known_failures_changed": changed}
+        document = {"subject": arguments.subject, **fuzzed.as_json(), "known_failures_changed": changed}
         print_json({**document, "states": [vars(each) for each in states], "holds": holds})
     else:
         known_lines = options.known_line(known, changed, sum(report.excused.values()), "programs")
-        print(
-            "\n".join([*report_lines(report, arguments.subject, arguments.limit_s), *known_lines, *state_lines(states)])
-        )
+        lines = fuzzed.lines(arguments.subject, arguments.limit_s)
+        lines += [*known_lines, *state_lines(states), *([broken] if broken else [])]
+        print("\n".join([*lines, verdict_line(arguments.subject, holds)]))
     return int(not holds)
+
+
+class Fuzzed(NamedTuple):
+    """A report, and where the trace of its violation is; None: there is none, or it could not be written."""
+
+    report: FuzzReport
+    path: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        data = self.report.as_json()
+        if self.report.violation:
+            data["violation"] |= {"path": self.path, "stopped": self.report.violation.failure.stopped}
+        return data
+
+    def lines(self, subject: str = "", limit_s: float | None = None) -> list[str]:
+        """What ran, and what was violated."""
+        lines, found = report_lines(self.report), self.report.violation
+        if found:
+            lines.append(f"VIOLATED in program {found.program + 1}: {found.law}: {found.detail}")
+            lines += [f"  {found.failure.stopped}"] if found.failure.stopped else []
+            lines += [] if found.repeats else [f"  {NOT_AGAIN}"]
+            lines += trace_lines(self.path, found.trace, subject, limit_s, found.law if found.repeats else "")
+        return lines
 
 
 def run_programs(
     factory: SubjectFactory, seed: int, programs: int, steps: int, out: str, tell: Callable[[int, int], None],
-    *, minimal: bool = True, excuse: Excuse | None = None,
-) -> FuzzReport:  # fmt: skip
+    *, subject: str = "", minimal: bool = True, excuse: Excuse | None = None,
+) -> Fuzzed:  # fmt: skip
     """Run random programs; a violation is written to `out`, if that can be written to."""
     with aside():
-        report = fuzz(factory, seed=seed, programs=programs, steps=steps, minimal=minimal, excuse=excuse, progress=tell)
-    if found := report.violation:
-        path = write_trace(out, f"fuzz-{seed}-{found.program}", found.trace)
-        report = replace(report, violation=replace(found, path=path))
-    return report
+        report = fuzz(
+            factory, seed=seed, programs=programs, steps=steps, minimal=minimal, excuse=excuse, progress=tell, met=_met
+        )
+    found = report.violation
+    name = f"{slug(subject)}{'-' if subject else ''}fuzz-{seed}-{found.program + 1 if found else ''}"
+    return Fuzzed(report, write_trace(out, name, found.trace) if found else None)
 
 
-def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> list[Reached]:
-    found = []
+def _met(failure: Failure) -> None:
+    progress(
+        f"violated: {failure.violation.law}; making {len(failure.program)} operations short, {BUDGET_S:g} s at most"
+    )
+
+
+def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> tuple[list[Reached], str]:
+    """What was reached of each slice, and the violation that ended it, if any."""
+    found = list[Reached]()
     with aside():
-        parts = list(slices_for(declared(factory)))
+        parts = slices_for(declared(factory))
     for part in parts:
         progress(f"states of {part.name} ...")
-        with aside():
-            found.append(reached(factory, part, seed=seed, programs=programs, steps=steps))
-    return found
+        try:
+            with aside():
+                found.append(reached(factory, part, seed=seed, programs=programs, steps=steps))
+        except Violation as violation:
+            return found, f"VIOLATED in the pool of {part.name}: {violation.law}: {violation.detail}"
+        except Misuse:  # it does not have this pool
+            continue
+    return found, ""
 
 
-def report_lines(report: FuzzReport, subject: str = "", limit_s: float | None = None) -> list[str]:
-    """What ran, by outcome, what it exercised, and what was violated."""
+def report_lines(report: FuzzReport) -> list[str]:
+    """What ran, by outcome, and what it exercised."""
     speed = f"{report.steps_per_second:,.0f} a second"
-    lines = [f"{report.programs:,} programs of {report.steps:,} operations, {speed}, seed {report.seed}"]
+    lines = [f"{report.programs:,} programs, {report.steps:,} operations, {speed}, seed {report.seed}"]
     lines += _outcomes(report.operations)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in report.refusals.items())
     lines.append(f"refusals by reason: {reasons or 'none'}")
@@ -105,12 +149,12 @@ def report_lines(report: FuzzReport, subject: str = "", limit_s: float | None = 
     if report.undeclared:
         lines.append(f"not tested, because the subject does not declare it: {', '.join(report.undeclared)}")
     idle = ", ".join(report.not_exercised)
-    if found := report.violation:
-        lines.append(f"VIOLATED in program {found.program}: {found.law}: {found.detail}")
-        lines += trace_lines(found.path, found.trace, subject, limit_s)
-    elif idle and report.enough:
+    if report.not_made:
+        pools = ", ".join(f"{argument} {count:,}" for argument, count in report.not_made.items())
+        lines.append(f"pools that the subject does not have, by what it refused: {pools}")
+    if idle and report.enough and not report.violation:
         lines.append(f"VIOLATED: declared, but exercised by no program: {idle}")
-    elif idle:
+    elif idle and not report.violation:
         lines.append(f"not exercised yet, in fewer than {ENOUGH:,} operations: {idle}")
     return lines
 

@@ -6,24 +6,14 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
-from typing import Any, Final
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any
 
-from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.conformance.suite.run import capabilities_of
-from pagedkv.spec import Config, Misuse
-from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
+from pagedkv.spec import Misuse
+from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, load
-
-EXTRAS: Final = {
-    "torch": "torch",
-    "triton": "gpu",
-    "numba": "cpu",
-    "hypothesis": "conformance",
-    "pytest": "conformance",
-}
-"""Which extra brings a package."""
 
 
 class BadInput(Exception):
@@ -41,9 +31,10 @@ def read_trace(path: str) -> Trace:
 def subject_factory(name: str, *, limit_s: float | None = None) -> SubjectFactory:
     """The factory behind a name of `conformance.subjects` (modules are found from the working directory, too).
 
-    It is called once with a small configuration, so that what is no subject is known at once. What it raises then and
-    later is `BadInput`, which names the subject; `Misuse` remains, since a subject need not have every option.
+    It is called once with a small configuration, so that what is no subject is known at once: `BadInput`, which names
+    the subject.
 
+    >>> from pagedkv.spec import Config
     >>> subject_factory("reference")(Config(num_blocks=2, block_size=4)).capabilities.fork
     True
     """
@@ -55,23 +46,7 @@ def subject_factory(name: str, *, limit_s: float | None = None) -> SubjectFactor
             capabilities_of(name, factory)
     except Misuse as misuse:
         raise BadInput(str(misuse)) from misuse
-    except ImportError as error:
-        raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"subject {name!r} cannot be imported: {error!r}") from error
-
-    def make(config: Config) -> BlockManagerSubject:
-        try:
-            return factory(config)
-        except (Misuse, ImportError):
-            raise
-        except Violation as failure:  # of its process
-            text = f"{failure.law}: {failure.detail}"
-            raise BadInput(f"subject {name!r} cannot be made from {config}: {text}") from failure
-        except (Exception, SystemExit) as error:
-            raise BadInput(f"subject {name!r} cannot be made from {config}: {error!r}") from error
-
-    return make
+    return factory
 
 
 def named(name: str, option: str) -> Any:
@@ -96,19 +71,6 @@ def aside() -> Iterator[None]:
     """What a subject prints goes to stderr: stdout is for the report."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def install_hint(error: ImportError, extra: str = "") -> str:
-    """What to install for a package that is missing: `extra`, or else the one that brings it.
-
-    >>> install_hint(ModuleNotFoundError("No module named 'numba'", name="numba"))
-    'numba is not installed: pip install "pagedkv[cpu]"'
-    """
-    package = (error.name or "").split(".")[0]
-    extra = extra or EXTRAS.get(package, "")
-    if "pip install" in str(error) or not (package and extra):
-        return str(error)
-    return f'{package} is not installed: pip install "pagedkv[{extra}]"'
 
 
 def positive(text: str) -> int:
@@ -151,5 +113,6 @@ def plain(value: object) -> object:
 
 
 def progress(text: str) -> None:
-    """One line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line on stderr. Where that cannot be written to, nobody is told, and the work goes on."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)

@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import Final
 
 from pagedkv.cli import attention, audit, exhaust, explain, fuzz, replay, verify
-from pagedkv.cli.inputs import BadInput, install_hint
+from pagedkv.cli.inputs import BadInput, progress
+from pagedkv.conformance.subjects import install_hint
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
 
@@ -81,10 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        print(f"pagedkv{verb}: interrupted", file=sys.stderr)
+        progress(f"pagedkv{verb}: interrupted")
         return INTERRUPTED
-    except (Exception, SystemExit) as error:  # an uncaught one would end with 1, and SystemExit with any code
-        print(f"pagedkv{verb}: error: {stdout_problem() or problem(error)}", file=sys.stderr)
+    except BaseException as error:  # an uncaught one would end with 1, and SystemExit with any code
+        progress(f"pagedkv{verb}: error: {stdout_problem() or problem(error)}")
         if os.environ.get("PAGEDKV_DEBUG") == "1":
             traceback.print_exception(error)
         return MISUSE

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.failures.shrinking import Failure, trace_of
-from pagedkv.conformance.suite.text import go_on
+from pagedkv.conformance.suite.text import go_on, pin_it
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, dumps, save
 
@@ -119,16 +119,23 @@ def write_failure(directory: str, name: str, failure: Failure) -> str | None:
     return write_trace(directory, name, trace_of(failure))
 
 
+def verdict_line(subject: str, holds: bool) -> str:
+    """The last line of a report about a subject."""
+    return f"{subject}: {'HOLDS' if holds else 'VIOLATED'}"
+
+
 def trace_line(path: str | None) -> str:
     """Where the trace of a violation is."""
     return f"  trace: {path or 'could not be written'}"
 
 
-def trace_lines(path: str | None, trace: Trace, subject: str = "", limit_s: float | None = None) -> list[str]:
+def trace_lines(
+    path: str | None, trace: Trace, subject: str = "", limit_s: float | None = None, law: str = ""
+) -> list[str]:  # fmt: skip
     """Where the trace of a violation is, the trace itself, whose last line breaks the law, and what to do with it."""
     count = len(trace.lines)
     lines = [f"{trace_line(path)} ({count} operation{'s' * (count != 1)})"]
-    text = dumps(trace).splitlines()
+    text = dumps(replace(trace, header=replace(trace.header, note=""))).splitlines()  # the note is told already
     for number, line in enumerate(text, start=1):
         if number == 1 or number > len(text) - SHOWN:
             lines.append(f"  {'>' if number == len(text) else ' '}{number:>3}  {line}")
@@ -136,4 +143,6 @@ def trace_lines(path: str | None, trace: Trace, subject: str = "", limit_s: floa
             lines.append(f"        … {len(text) - 1 - SHOWN} lines …")
     if path:
         lines += [f"  {line}" for line in go_on(path, subject, limit_s)]
+        if law:
+            lines += pin_it("--known-failures", Path(path).name, Path(path).name, count + 1, law)
     return lines

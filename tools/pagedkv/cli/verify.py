@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     elapsed_s = time.perf_counter() - start
     statuses = {section.status for section in sections}
     code = int("violated" in statuses or (arguments.strict and "not run" in statuses))
-    if not code and any("misuse" in part.data for part in parts):
+    if not code and (statuses == {"not run"} or any("misuse" in part.data for part in parts)):
         code = MISUSE
     holds = code == 0
     if arguments.json:

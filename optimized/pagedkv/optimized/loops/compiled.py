@@ -29,7 +29,7 @@ IS_COMPILED: Final = numba is not None and not numba.config.DISABLE_JIT
 
 if numba is None:
     logging.getLogger("pagedkv").warning(
-        'the block manager runs uncompiled, and so far slower: pip install "pagedkv[compiled]"'
+        'the block manager runs uncompiled, and is far slower: pip install "pagedkv[compiled]"'
     )
 
 

@@ -12,6 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from pagedkv.spec.attention_subject import DTYPES
+from pagedkv.spec.words import Misuse, check_integer
+
 FEATURES = ("causal_prefill", "non_causal", "window", "softcap", "alibi", "sinks", "value_dim")
 """Capabilities that change what a launch computes; the others change how."""
 
@@ -20,10 +23,16 @@ SHAPES = ("decode", "speculative", "prefill")
 
 FEW = 8
 
+STYLES = ("normal", "large", "negative", "late", "one_huge", "equal", "denormal", "flipped", "saturated")
+"""How `contents` fills keys and queries; "saturated" is for softcap and drives |logit / cap| past 88."""
+
 
 @dataclass(frozen=True)
 class Case:
-    """One launch in small numbers. `lengths` and `query_lens` have one entry a request, in tokens."""
+    """One launch in small numbers. `lengths` and `query_lens` have one entry a request, in tokens.
+
+    A request may have more rows than positions: the first rows then see nothing. `Misuse` if a number is out of range.
+    """
 
     dtype: str = "float32"
     block_size: int = 4
@@ -44,6 +53,25 @@ class Case:
     """In tokens, a multiple of 16; None: the subject chooses."""
     style: str = "normal"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise Misuse("dtype", self.dtype, f"one of {', '.join(DTYPES)}")
+        if self.style not in STYLES:
+            raise Misuse("style", self.style, f"one of {', '.join(STYLES)}")
+        for name in ("lengths", "query_lens"):
+            if not isinstance(getattr(self, name), tuple) or not getattr(self, name):
+                raise Misuse(name, getattr(self, name), "a tuple with one number a request, and a request")
+            for number in getattr(self, name):
+                check_integer(name, number, 0)
+        if len(self.lengths) != len(self.query_lens):
+            raise Misuse("query_lens", self.query_lens, f"as many numbers as lengths={self.lengths} has")
+        for name in ("block_size", "num_kv_heads", "group", "head_dim"):
+            check_integer(name, getattr(self, name), 1)
+        for name in ("value_dim", "window", "split_size"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 1)
+        check_integer("seed", self.seed, 0)
 
     @property
     def num_q_heads(self) -> int:
@@ -95,9 +123,13 @@ class Case:
         return np.arange(first, last + 1)
 
     def smaller(self) -> Iterator[Self]:
-        """Cases that are simpler than this one in one way, boldest first."""
-        for index in range(len(self.lengths) if len(self.lengths) > 1 else 0):
-            yield replace(self, lengths=(self.lengths[index],), query_lens=(self.query_lens[index],))
+        """Cases that are simpler than this one in one way, boldest first. None of their requests has more rows than
+        positions, unless it had before."""
+        count = len(self.lengths)
+        for index in range(count if count > 1 else 0):
+            yield self._only([index])
+        for index in range(count if count > 2 else 0):
+            yield self._only([other for other in range(count) if other != index])
         for name in ("window", "softcap", "alibi", "sinks", "split_size", "value_dim", "style"):
             if getattr(self, name) != getattr(_DEFAULT, name):
                 yield replace(self, **{name: getattr(_DEFAULT, name)})
@@ -107,13 +139,17 @@ class Case:
             yield replace(self, num_kv_heads=1)
         for index, length in enumerate(self.lengths):
             rows = self.query_lens[index]
+            least = int(0 < rows <= length)
             for shorter in sorted({length // 2, length - self.block_size, length - 1}):
-                if 0 <= shorter < length and (shorter or length > 1):
-                    kept = max(1, min(rows, shorter)) if rows else 0
-                    yield self._with(index, shorter, kept)
+                if least <= shorter < length:
+                    yield self._with(index, shorter, min(rows, max(1, shorter)))
             if rows > 1:
                 yield self._with(index, length, 1)
                 yield self._with(index, length, rows - 1)
+
+    def _only(self, requests: list[int]) -> Self:
+        lengths, query_lens = ([numbers[each] for each in requests] for numbers in (self.lengths, self.query_lens))
+        return replace(self, lengths=tuple(lengths), query_lens=tuple(query_lens))
 
     def _with(self, index: int, length: int, rows: int) -> Self:
         lengths, query_lens = list(self.lengths), list(self.query_lens)
@@ -122,6 +158,21 @@ class Case:
 
 
 _DEFAULT = Case()
+
+
+def with_positions(case: Case) -> Case | None:
+    """The case without the requests that bring more rows than they have positions; None if no row is left.
+
+    It is the `fit` of a kernel whose lengths count the rows, so that there are no such requests.
+
+    >>> print(with_positions(Case(lengths=(5, 2), query_lens=(1, 3))).describe())
+    Case()
+    """
+    kept = [(n, m) for n, m in zip(case.lengths, case.query_lens, strict=True) if m <= n]
+    if not any(rows for _, rows in kept):
+        return None
+    lengths, query_lens = zip(*kept, strict=True)
+    return replace(case, lengths=lengths, query_lens=query_lens)
 
 
 @dataclass(frozen=True)
@@ -169,10 +220,6 @@ def max_finite(dtype: str) -> float:
 def alibi_slopes(num_q_heads: int) -> Any:
     """Slopes 2^(-8 h / num_q_heads), h = 1, 2, …, float32 (Press et al., 2022, §3)."""
     return (2.0 ** (-8.0 * np.arange(1, num_q_heads + 1) / num_q_heads)).astype(np.float32)
-
-
-STYLES = ("normal", "large", "negative", "late", "one_huge", "equal", "denormal", "flipped", "saturated")
-"""How `contents` fills keys and queries; "saturated" is for softcap and drives |logit / cap| past 88."""
 
 
 def contents(case: Case) -> Contents:

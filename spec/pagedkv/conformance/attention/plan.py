@@ -129,10 +129,11 @@ class _Planner:
             if self.first and self.plain and (launch == "decode" or (self.full and self.several)):
                 for index in range(len(DIMS)):
                     yield from self._launch(launch, index, index)
-        if (
-            self.base.window is not None and self.first
-        ):  # a row that sees only itself, where windows are often off by one
-            yield from self._each([*self.bounds, *PROBES], replace(self._moved(), window=1))
+        if self.first and self.base.window is not None:
+            only_itself = replace(self._moved(), window=1)  # what a row sees: windows are often off by one
+            for rows in dict.fromkeys((only_itself.query_lens, (1, 1, 1))):
+                laws = [*self.bounds, *PROBES, *self._among(["dead_blocks"])]
+                yield from self._each(laws, replace(only_itself, query_lens=rows))
         yield from self._styled()
         if self.plain and self.capabilities.writes:
             yield from self._each(list(WRITES), self.base)

@@ -22,6 +22,8 @@ import numpy as np
 from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result
 from pagedkv.conformance.attention.cases import Case, Contents, alibi_slopes, cast, storage
 from pagedkv.conformance.attention.placement import Placement, place
+from pagedkv.spec.attention_subject import RoundingModel
+from pagedkv.spec.rounding import UNIT_ROUNDOFF
 
 TURNS = ("by position", "in runs", "deep")
 """Of the census: how classes follow each other, and last with logits far below 0."""
@@ -35,8 +37,10 @@ def one_hot(bench: Bench, case: Case, sweeps: int | None = None) -> int:
     """Every row reads one position a query head, boundaries of blocks, tiles and masks first, then all others.
 
     A launch reads as many positions a row as there are query heads. At most `sweeps` launches; unless given, 4, or as
-    many as read 16 positions.
+    many as read 16 positions. Not applicable where some request has more positions than there are codes.
     """
+    if max(case.lengths) > 2**case.head_dim:
+        return 0
     inside = _codes(case)
     tile = bench.subject.rounding(place(case, inside)).tile
     aims = [[_ordered(case, request, row, tile) for row in range(rows)] for request, rows in enumerate(case.query_lens)]
@@ -53,7 +57,7 @@ def census(bench: Bench, case: Case) -> int:
     """Counts of classes among the positions seen: exact where the number seen is a power of two.
 
     Elsewhere, and where partial results are merged through logarithms, the count is what the output times the number
-    seen rounds to.
+    seen rounds to; and a count too large for that in the format of the output is within its rounding.
     """
     if case.alibi:  # the weights differ by position
         return 0
@@ -61,13 +65,13 @@ def census(bench: Bench, case: Case) -> int:
     for seed, turn in enumerate(TURNS, start=5):
         inside, classes = _classes(case, turn)
         launch = place(case, inside, Placement(seed=seed, fill="foreign", tail="in_range"))
-        logarithms = bench.subject.rounding(launch).lse_merge
+        model = bench.subject.rounding(launch)
         got, start = bench.attend(launch), 0
         for request, rows in enumerate(case.query_lens):
             for row in range(rows):
                 seen = classes[request][case.sees(request, row)]
                 where = f"row {row} of request {request}{', logits -65536' if turn == 'deep' else ''}"
-                checked += _count(case, got.out[start + row], seen, case.sinks and turn != "deep", logarithms, where)
+                checked += _count(case, got.out[start + row], seen, case.sinks and turn != "deep", model, where)
             start += rows
     return checked
 
@@ -76,13 +80,27 @@ PROBES: dict[str, Law] = {"one_hot": one_hot, "census": census}
 """Both probes by name."""
 
 
+def codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> Any:
+    """(length, num_kv_heads, head_dim) of ±8, no two rows of a head equal; `length` <= 2**head_dim.
+
+    The leading digits are those of numbers drawn without replacement, the others are random.
+    """
+    heads, width = size
+    key = rng.choice(np.array([-CODE, CODE]), size=(length, heads, width))
+    digits = np.arange(min(width, 62))
+    for head in range(heads):
+        numbers = rng.choice(2 ** len(digits), size=length, replace=False)
+        key[:, head, digits] = CODE * (2.0 * (numbers[:, None] >> digits & 1) - 1.0)
+    return key
+
+
 def _codes(case: Case) -> Contents:
     """Sign codes as keys, random values; queries are set by `_read`."""
     rng = np.random.default_rng((case.seed, 21))
     size, value_size = ((case.num_kv_heads, dim) for dim in case.dims)
     keys, distance = [], case.head_dim
     for length in case.lengths:
-        key = _distinct_codes(rng, length, size)
+        key = codes(rng, length, size)
         distance = min([distance, *(_distance(key[:, head]) for head in range(size[0]))])
         keys.append(cast(key, case.dtype))
     slopes = alibi_slopes(case.num_q_heads) if case.alibi else None
@@ -103,14 +121,6 @@ def _codes(case: Case) -> Contents:
 def _zeros(case: Case) -> tuple[Any, ...]:
     """Queries 0."""
     return tuple(np.zeros((rows, case.num_q_heads, case.head_dim), storage(case.dtype)) for rows in case.query_lens)
-
-
-def _distinct_codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> Any:
-    """(length, num_kv_heads, head_dim) of ±8, no two rows of a head equal."""
-    while True:
-        key = rng.choice(np.array([-CODE, CODE]), size=(length, *size))
-        if all(len(np.unique(key[:, head], axis=0)) == length for head in range(size[0])):
-            return key
 
 
 def _distance(codes: Any) -> int:
@@ -197,14 +207,17 @@ def _with_first_column(rows: Any, value: float) -> Any:
     return result
 
 
-def _count(case: Case, out: Any, classes: Any, sink: bool, logarithms: bool, where: str) -> int:
+def _count(case: Case, out: Any, classes: Any, sink: bool, model: RoundingModel, where: str) -> int:
     """Compare one row (num_q_heads, value_dim) with the counts of `classes` (seen, num_kv_heads)."""
     number = len(classes) + sink  # a sink weighs as much as a token
-    leeway = 0.0 if number & (number - 1) == 0 and not logarithms else 0.25
+    exact = number & (number - 1) == 0 and not model.lse_merge
+    roundoff = UNIT_ROUNDOFF[case.dtype] + (0.0 if exact else model.u_weights)
+    leeway, told_apart = (0.0, 1.0 / roundoff) if exact else (0.25, 0.25 / roundoff)
     for head in range(case.num_q_heads):
         counts = np.bincount(classes[:, head // case.group], minlength=case.dims[1])
         got = out[head].astype(np.float64) * max(number, 1)
-        wrong = ~(np.abs(got - counts) <= leeway)
+        within = np.where(counts <= told_apart, leeway, 1.01 * roundoff * counts)
+        wrong = ~(np.abs(got - counts) <= within)
         if wrong.any():
             column = int(np.argmax(wrong))
             raise Broken(

@@ -1,7 +1,7 @@
 """What a run found, as frozen data that turns into JSON, and one screen of text."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Self
 
@@ -12,10 +12,16 @@ class Failure:
 
     law: str
     kind: str
-    """"relation", "probe", "bound", "write" or "capability"."""
+    """"relation", "probe", "bound", "write"; "launch" if nothing could be held to a law, or "capability"."""
     case: str
     """The smallest case found that breaks the law; an expression that makes it."""
     detail: str
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+    """What the subject raised, with its traceback; not in the JSON."""
+
+    def as_json(self) -> dict[str, str]:
+        """Everything else."""
+        return {"law": self.law, "kind": self.kind, "case": self.case, "detail": self.detail}
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class AttentionReport:
     configurations: tuple[ConfigurationReport, ...]
     laws: Mapping[str, Count]
     failures: tuple[Failure, ...]
-    not_exercised: tuple[str, ...]
+    undeclared: tuple[str, ...]
     """Capabilities that the subject does not declare."""
     launches: int
     elapsed_s: float
@@ -79,7 +85,8 @@ class AttentionReport:
         for each in configurations:
             each["rhos"] = {shape: rho if isfinite(rho) else "inf" for shape, rho in each["rhos"].items()}
         laws = {name: asdict(count) for name, count in self.laws.items()}
-        return {**asdict(replace(self, laws={})), "configurations": configurations, "laws": laws, "ok": self.ok}
+        parts = {"configurations": configurations, "laws": laws, "failures": [each.as_json() for each in self.failures]}
+        return {**asdict(replace(self, laws={}, failures=())), **parts, "ok": self.ok}
 
     def lines(self) -> list[str]:
         """The report as text: one line a configuration, and each broken law with its first case."""
@@ -88,12 +95,23 @@ class AttentionReport:
         for each in self.configurations:
             visible = "" if each.visibility is None else f"{each.visibility:.0%}"
             counts = f"{each.relations.checked:>9} {each.probes.checked:>7} {each.bounds.checked:>7}"
-            lines.append(f"{each.name:<44} {counts} {each.worst_rho:>6.2f} {visible:>8}")
-        for law in dict.fromkeys(failure.law for failure in self.failures):
-            first, *more = [failure for failure in self.failures if failure.law == law]
-            lines.append(f"FAILED {first.kind} {law}: {first.detail}")
-            lines += [f"  {first.case}"] if first.case else []
-            lines += [f"  and in {len(more)} more configurations"] if more else []
-        if self.not_exercised:
-            lines.append(f"not exercised (not declared): {', '.join(self.not_exercised)}")
+            worst = f"{each.worst_rho:.2f}" if each.rhos else ""
+            lines.append(f"{each.name:<44} {counts} {worst:>6} {visible:>8}".rstrip())
+        for told, laws in self._told().items():
+            lines.append(f"FAILED {', '.join(f'{kind} {law}' for law, kind in laws)}: {told.detail}")
+            lines += [f"  {told.case}"] if told.case else []
+            more = max(sum(each.law == law and each.case != "" for each in self.failures) for law, _ in laws) - 1
+            lines += [f"  and in {more} more configurations"] if more > 0 else []
+        if self.undeclared:
+            lines.append(f"not tested, because the subject does not declare it: {', '.join(self.undeclared)}")
         return lines
+
+    def _told(self) -> dict[Failure, list[tuple[str, str]]]:
+        """The first failure of each law, laws (with their kinds) together that say the same of the same case."""
+        laws: dict[str, Failure] = {}
+        for failure in self.failures:
+            laws.setdefault(failure.law if failure.case else failure.detail, failure)
+        alike: dict[tuple[str, str], list[Failure]] = {}
+        for failure in laws.values():
+            alike.setdefault((failure.case, failure.detail), []).append(failure)
+        return {same[0]: [(each.law, each.kind) for each in same] for same in alike.values()}

@@ -1,27 +1,23 @@
 """The run: every check of the plan on one subject, failures shrunk, and what was never exercised."""
 
-import os
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, TypeAlias
 
-from pagedkv.conformance.attention.bench import Bench, Broken
-from pagedkv.conformance.attention.cases import FEATURES, Case, contents
+from pagedkv.conformance.attention.bench import Bench
+from pagedkv.conformance.attention.cases import FEATURES, Case, contents, with_positions
+from pagedkv.conformance.attention.judging import ANSWER, Judged, fit, judge, smallest
 from pagedkv.conformance.attention.placement import place
 from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Size, checks, configurations
 from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
-from pagedkv.spec.attention_subject import AttentionSubject
+from pagedkv.spec.attention_subject import AttentionSubject, RoundingModel
 from pagedkv.spec.words import Misuse
 
 SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim", "value_dim"})
-"""Fields of a case that a caller may fix."""
+"""Fields of a case that may be fixed."""
 
-RAISED: Final = "raised "
-"""What the detail begins with if the subject raised something."""
-MAX_SHRINKS = 80
-"""Cases tried to make a failure smaller."""
+Shape: TypeAlias = Mapping[str, int]
 
 
 def run(
@@ -30,7 +26,7 @@ def run(
     seed: int = 0,
     size: Size = "full",
     only: Sequence[Configuration] | None = None,
-    shape: Mapping[str, int] | None = None,
+    shape: Shape | None = None,
     shrink: bool = True,
     stop_at_first: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -43,7 +39,8 @@ def run(
         size: "tiny" for an interpreted kernel, "full" for a compiled one.
         only: the configurations to run; all that the capabilities call for if None. With it, capabilities that were not
             reached are not held against the subject.
-        shape: fields of every case to fix, for kernels made for one shape: {"block_size": 16, "head_dim": 64}.
+        shape: fields of every case to fix, for kernels made for one shape: {"block_size": 16, "head_dim": 64}. None:
+            those of the subject's `shapes`, if it has them, in turns.
         shrink: make each failing case smaller, while the law still fails.
         stop_at_first: end at the first failure.
         progress: called with a line of text before each configuration.
@@ -57,7 +54,7 @@ def run(
     if size not in ("tiny", "full"):
         raise Misuse("size", size, "'tiny' or 'full'")
     start = time.perf_counter()
-    state = _Run(subject, shrink, dict(shape or {}))
+    state = _Run(subject, shrink, {name for each in shapes_of(subject, shape) for name in each})
     planned = configurations(subject.capabilities, size) if only is None else list(only)
     for index, configuration in enumerate(planned):
         if progress is not None:
@@ -75,55 +72,40 @@ def planned_checks(
     configuration: Configuration,
     size: Size,
     seed: int = 0,
-    shape: Mapping[str, int] | None = None,
+    shape: Shape | None = None,
 ) -> list[Check]:
     """The checks that `run` makes of one configuration, in order.
 
     Raises:
-        Misuse: `shape` fixes something that is no shape.
+        Misuse: `shape` fixes something that is no shape, or the subject has no rounding model.
     """
-    fixed: dict[str, Any] = dict(shape or {})
-    if not set(fixed) <= SHAPE:
-        raise Misuse("shape", fixed, f"a mapping from some of {', '.join(sorted(SHAPE))}")
-    least = replace(Case(dtype=configuration.dtype), **fixed)
-    tile = subject.rounding(place(least, contents(least))).tile
-    planned = checks(configuration, subject.capabilities, size, tile, seed)
-    return [Check(law, replace(case, **fixed)) for law, case in planned]
+    plans = [_planned(subject, configuration, size, seed, each) for each in shapes_of(subject, shape)]
+    return [alike[index % len(alike)] for index, alike in enumerate(zip(*plans, strict=True))]
 
 
-def check_law(subject: AttentionSubject, law: str, case: Case) -> str | None:
-    """Hold a subject to one law on one case: what is wrong, or None. Reproduces a `Failure`.
+def shapes_of(subject: AttentionSubject, shape: Shape | None = None) -> Sequence[Shape]:
+    """What is fixed of every case, in turns: `shape`, or else the subject's `shapes`, or nothing.
 
     Raises:
-        Misuse: no such law.
+        Misuse: it is no shape.
     """
-    if law not in LAWS:
-        raise Misuse("law", law, f"one of {', '.join(LAWS)}")
-    return _judge(Bench(subject), law, case)[1]
+    shapes: Sequence[Shape] = [shape] if shape else getattr(subject, "shapes", ({},))
+    for each in shapes:
+        if not set(each) <= SHAPE:
+            raise Misuse("shape", each, f"a mapping from some of {', '.join(sorted(SHAPE))}")
+    return shapes
 
 
-def fit(subject: AttentionSubject, case: Case) -> Case | None:
-    """The part of a case that a subject is made for, if it has a `fit` that tells; else the case. None: no part."""
-    part: Callable[[Case], Case | None] | None = getattr(subject, "fit", None)
-    return case if part is None else part(case)
-
-
-def smallest(
-    subject: AttentionSubject, law: str, case: Case, detail: str, shape: Mapping[str, int] | None = None
-) -> tuple[Case, str]:  # fmt: skip
-    """A smaller case that breaks the law, too, and how, as a bounded greedy search finds it. It has the shape that is
-    fixed, and what computed something wrong does so again: that it raises on a smaller case is another fault."""
-    fixed, smaller = dict(shape or {}), case.smaller()
-    for _ in range(MAX_SHRINKS):
-        candidate = next(smaller, None)
-        if candidate is None:
-            break
-        if fit(subject, candidate) != candidate or any(getattr(candidate, name) != fixed[name] for name in fixed):
-            continue
-        found = check_law(subject, law, candidate)
-        if found is not None and found.startswith(RAISED) == detail.startswith(RAISED):
-            case, detail, smaller = candidate, found, candidate.smaller()
-    return case, detail
+def _planned(
+    subject: AttentionSubject, configuration: Configuration, size: Size, seed: int, shape: Shape
+) -> list[Check]:
+    fixed: dict[str, Any] = dict(shape)
+    least = replace(Case(dtype=configuration.dtype), **fixed)
+    model = subject.rounding(place(least, contents(least)))
+    if not isinstance(model, RoundingModel):
+        raise Misuse("rounding", model, "a RoundingModel")
+    planned = checks(configuration, subject.capabilities, size, model.tile, seed)
+    return [Check(law, replace(case, **fixed)) for law, case in planned]
 
 
 @dataclass
@@ -132,31 +114,36 @@ class _Run:
 
     subject: AttentionSubject
     shrink: bool
-    shape: Mapping[str, int]
+    fixed: Collection[str]
+    """Fields that a smaller case keeps."""
     reports: list[ConfigurationReport] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     laws: dict[str, Count] = field(default_factory=dict)
     exercised: set[str] = field(default_factory=set)
 
     def hold(self, configuration: Configuration, planned: list[Check], stop_at_first: bool) -> None:
-        """Go through the checks of one configuration; a law that failed is not tried on further cases of it."""
+        """Go through the checks of one configuration; a law that failed is not tried on further cases of it.
+
+        A subject that gives a launch with nothing odd no answer is held to no law: all of them would say the same.
+        """
         bench, failed = Bench(self.subject), set[str]()
         counts = dict.fromkeys(("relation", "probe", "bound", "write"), Count())
-        for law, drawn in planned:
-            case = fit(self.subject, drawn)
-            if law in failed or case is None:
-                continue
-            kind = LAWS[law][0]
-            checked, detail = _judge(bench, law, case)
-            self.laws[law] = self.laws.get(law, Count()).plus(checked, detail is not None)
-            counts[kind] = counts[kind].plus(checked, detail is not None)
-            if checked:
-                self.exercised |= {*case.features(), NEEDS.get(law, law), configuration.dtype}
-            if detail is not None:
-                failed.add(law)
-                self.failures.append(self._failure(law, kind, case, detail))
-                if stop_at_first:
-                    break
+        fitted = [(law, fit(self.subject, case)) for law, case in planned]
+        taken = [Check(law, case) for law, case in fitted if case is not None]
+        if self._answers(bench, taken, failed):
+            for law, case in taken:
+                if law in failed or (stop_at_first and failed):
+                    continue
+                judged = judge(bench, law, case)
+                if judged.malformed and judge(Bench(self.subject), ANSWER, case).malformed:
+                    self._note(ANSWER, case, judged, failed)
+                    continue
+                kind = LAWS[law][0]
+                self.laws[law] = self.laws.get(law, Count()).plus(judged.checked, judged.detail is not None)
+                counts[kind] = counts[kind].plus(judged.checked, judged.detail is not None)
+                if judged.checked:
+                    self._exercised(law, case)
+                self._note(law, case, judged, failed)
         relations = counts["relation"].plus(counts["write"].checked, counts["write"].failed)
         self.reports.append(
             ConfigurationReport(
@@ -181,7 +168,7 @@ class _Run:
             configurations=tuple(self.reports),
             laws=self.laws,
             failures=tuple(self.failures),
-            not_exercised=tuple(name for name in _optional() if not getattr(capabilities, name)),
+            undeclared=tuple(name for name in _optional() if not getattr(capabilities, name)),
             launches=sum(each.launches for each in self.reports),
             elapsed_s=elapsed_s,
         )
@@ -195,23 +182,28 @@ class _Run:
                 detail = f"{name} is declared and was never exercised"
                 self.failures.append(Failure("exercised", "capability", "", detail))
 
-    def _failure(self, law: str, kind: str, case: Case, detail: str) -> Failure:
-        """The failure, on a smaller case if there is one. Each law is shrunk once a run."""
+    def _answers(self, bench: Bench, planned: list[Check], failed: set[str]) -> bool:
+        """Whether the first launch without an odd request is answered. If not, what it kept from is not missed."""
+        case = next((case for _, case in planned if with_positions(case) == case), None)
+        if case is None:
+            return True
+        self._note(ANSWER, case, judge(bench, ANSWER, case), failed)
+        for law, each in planned if failed else ():
+            self._exercised(law, each)
+        return not failed
+
+    def _exercised(self, law: str, case: Case) -> None:
+        self.exercised |= {*case.features(), NEEDS.get(law, law), case.dtype}
+
+    def _note(self, law: str, case: Case, judged: Judged, failed: set[str]) -> None:
+        """A failure if it is one and new, on a smaller case if there is one. Each law is shrunk once a run."""
+        if judged.detail is None or law in failed:
+            return
+        failed.add(law)
         if self.shrink and all(earlier.law != law for earlier in self.failures):
-            case, detail = smallest(self.subject, law, case, detail, self.shape)
-        return Failure(law, kind, case.describe(), detail)
-
-
-def _judge(bench: Bench, law: str, case: Case) -> tuple[int, str | None]:
-    """(comparisons made, what is wrong or None). Whatever a subject raises on legal input breaks the law at hand."""
-    try:
-        return LAWS[law][1](bench, case), None
-    except Broken as broken:
-        return 1, str(broken)
-    except Exception as error:
-        if os.environ.get("PAGEDKV_DEBUG") == "1":
-            traceback.print_exc()
-        return 1, f"{RAISED}{type(error).__name__}: {error}"
+            case, judged = smallest(self.subject, law, case, judged, self.fixed)
+        kind = "launch" if law == ANSWER else LAWS[law][0]
+        self.failures.append(Failure(law, kind, case.describe(), str(judged.detail), judged.error))
 
 
 def _optional() -> tuple[str, ...]:

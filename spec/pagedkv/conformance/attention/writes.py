@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pagedkv.conformance.attention.bench import Bench, Broken, Law
+from pagedkv.conformance.attention.bench import Bench, Broken, Law, whole
 from pagedkv.conformance.attention.cases import Case, cast, max_finite
 from pagedkv.conformance.attention.placement import empty_pool
 
@@ -29,10 +29,10 @@ def write_path(bench: Bench, case: Case) -> int:
         for row, pool in zip(rows, expected, strict=True):
             kept = slots >= 0
             pool[slots[kept] // case.block_size, slots[kept] % case.block_size] = cast(row[kept], case.dtype)
-        with np.errstate(all="ignore"):
-            bench.subject.write_kv(rows[0].copy(), rows[1].copy(), pools[0], pools[1], slots.copy(), case.dtype)
+        bench.write_kv(rows, pools, slots, case.dtype)
         for name, want, pool in zip(("key_cache", "value_cache"), expected, pools, strict=True):
             _same_slots(name, want, pool, slots, case.dtype)
+            _same_padding(name, pool)
             checked += 1
     return checked
 
@@ -48,13 +48,14 @@ def copy_blocks(bench: Bench, case: Case) -> int:
         for cache in expected:
             for source, destination in pairs:
                 cache[destination] = cache[source]
-        bench.subject.copy_blocks(caches, np.array(pairs, dtype=np.int64).reshape(-1, 2), case.dtype)
+        bench.copy_blocks(caches, np.array(pairs, dtype=np.int64).reshape(-1, 2), case.dtype)
         destinations = [destination for _, destination in pairs]
         for index, (want, cache) in enumerate(zip(expected, caches, strict=True)):
             for block in range(NUM_BLOCKS):
                 if not _same(want[block], cache[block], case.dtype):
                     what = "does not hold its source's bytes" if block in destinations else "changed, and is no target"
                     raise Broken(f"cache {index}, copies {pairs}: block {block} {what}")
+            _same_padding(f"cache {index}, copies {pairs}", cache)
             checked += 1
     return checked
 
@@ -103,3 +104,9 @@ def _same_slots(name: str, want: Any, got: Any, slots: Any, dtype: str) -> None:
         if not _same(want[at], got[at], dtype):
             what = "does not hold the row written to it" if slot in slots else "changed, and no row was written to it"
             raise Broken(f"{name}: slot {slot} {what} (slots {slots.tolist()})")
+
+
+def _same_padding(name: str, pool: Any) -> None:
+    """Where rows are padded, 0 stands past their ends, and stays there."""
+    if np.any(whole(pool)[..., pool.shape[-1] :]):
+        raise Broken(f"{name}: something was written past the end of a row, into what pads it")

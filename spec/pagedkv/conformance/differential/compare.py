@@ -1,7 +1,7 @@
 """Calling a subject with an operation given as a value, and naming the law where it differs from the specification."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 from pagedkv.spec import (
@@ -22,7 +22,8 @@ class Difference(NamedTuple):
 def subject_call(subject: BlockManagerSubject, operation: Operation, config: Config) -> tuple[Outcome, ...]:
     """Run an operation on a subject: one outcome a row."""
     if isinstance(operation, Batch):
-        return tuple(subject.batch(operation.rows))
+        outcomes = subject.batch(operation.rows)
+        return tuple(outcomes) if isinstance(outcomes, Iterable) else outcomes  # what is no sequence is told as such
     return (_call_one(subject, operation, config),)
 
 
@@ -70,20 +71,6 @@ def _call_one(subject: BlockManagerSubject, operation: Operation, config: Config
             raise AssertionError("subject_call runs batches")
 
 
-def touched(operation: Operation | None) -> list[RequestId]:
-    """The requests that an operation names."""
-    match operation:
-        case Batch(rows):
-            return list(dict.fromkeys(row.request for row in rows))
-        case Fork(parent, child):
-            return [parent, child]
-        case Attend(requests, _):
-            return list(requests)
-        case _:
-            request = getattr(operation, "request", None)
-            return [] if request is None else [request]
-
-
 def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
     """Where the subject's answer is not the specification's; which swap block is used is free."""
     match ours, theirs:
@@ -105,6 +92,15 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
         if expected != answered:
             return Difference(law, f"{field} is {answered}, expected {expected}")
     return None
+
+
+def beside(found: Difference, seen: Snapshot, before: State, after: State) -> str:
+    """What else there is to see that may explain a wrong answer: blocks that are there, tables that differ."""
+    if found.law.startswith("refusal"):
+        return f"; {available(before)} of {before.config.num_blocks} blocks were available"
+    known = {request: table for request, table in seen.tables.items() if request in after.requests}
+    wrong = _tables(replace(seen, tables=known), after)
+    return f"; {wrong.detail}" if wrong else ""
 
 
 def _shown(outcome: Ok) -> str:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pagedkv.conformance.differential.compare import (
-    Difference, differences, lru_difference, outcome_difference, subject_call, touched,
+    Difference, beside, differences, lru_difference, outcome_difference, subject_call,
 )  # fmt: skip
 from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
+from pagedkv.conformance.differential.in_time import in_time
 from pagedkv.conformance.differential.shadow import Shadow
 from pagedkv.conformance.differential.violation import ANSWERS, COPIED, OBSERVED, RAISES, Violation, told
 from pagedkv.spec import (
@@ -25,9 +26,11 @@ from pagedkv.spec import (
 )  # fmt: skip
 from pagedkv.spec import meaning as l0
 from pagedkv.spec.frame import broken_by
+from pagedkv.spec.misuse import shown
+from pagedkv.spec.operations import requests_of, rows_of
 from pagedkv.spec.prefix import forget
 from pagedkv.spec.program import Run
-from pagedkv.spec.subject import Snapshot, SubjectFactory
+from pagedkv.spec.subject import Capabilities, Snapshot, SubjectFactory
 
 
 class _Row(NamedTuple):
@@ -38,18 +41,26 @@ class _Row(NamedTuple):
 class Differential:
     """One subject with an empty pool, held against the specification.
 
-    `touched_only` compares what an operation touched and leaves the rest to `check_all`, for long workloads.
+    `touched_only` compares what an operation touched and leaves the rest to `check_all`, for long workloads. Raises
+    `Misuse` if the subject does not have this pool.
     """
 
     def __init__(self, factory: SubjectFactory, config: Config, *, touched_only: bool = False) -> None:
         self.config, self.touched_only = config, touched_only
-        self.subject = factory(config)
-        self.capabilities = self.subject.capabilities
+        with in_time(None), told(RAISES, "making it", None):
+            self.subject = factory(config)
+            self.capabilities = self.subject.capabilities
+        if not isinstance(self.capabilities, Capabilities):
+            raise Violation(OBSERVED, f"it declares {shown(self.capabilities)}, not a Capabilities")
         self.state = State(config)
         self.meaning: l0.Meaning = {}
         self.shadow = Shadow(config)
         self.log: list[Operation] = []
-        self._asked: list[RequestId] | None = None
+        self.answer: Sequence[Outcome] | Misuse | None = None
+        """What the subject said last, well formed."""
+        self.seen: Snapshot | None = None
+        """What it showed last."""
+        self._asked: Sequence[RequestId] | None = None
         """What the last observation was asked for; None: everything."""
 
     def step(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
@@ -58,8 +69,13 @@ class Differential:
         Raises `Violation`.
         """
         self.log.append(operation)
-        answer = self._ask_subject(operation)
-        seen = self._observe(operation)
+        with in_time(operation):
+            return self._step(operation)
+
+    def _step(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
+        self.answer = self.seen = None
+        self.answer = answer = self._ask_subject(operation)
+        self.seen = seen = self._observe(operation)
         choices = self._choices(operation, answer, seen)
         try:
             run = self._specified(operation, choices, answer, hidden=seen.index is None)
@@ -68,14 +84,14 @@ class Differential:
                 detail = f"{misuse}, but the subject answered {answer}"
                 raise Violation("misuse is an exception", detail, operation) from misuse
             self._compare(seen, self.state, "misuse changes nothing", operation)
-            return misuse if isinstance(operation, Batch) else answer  # a batch names its arguments as it likes
+            return misuse  # a subject names its arguments as it likes
         except IllegalChoice as illegal:
-            raise Violation(illegal.law, illegal.detail, operation) from illegal
+            raise Violation(illegal.law, illegal.detail, operation, illegal.kind) from illegal
         if isinstance(answer, Misuse):
             raise Violation("what is legal is no misuse", f"the subject raised {answer!r}", operation) from answer
         for ours, theirs in zip(run.outcomes, answer, strict=True):
             if found := outcome_difference(ours, theirs):
-                raise Violation(*found, operation)
+                raise Violation(found.law, found.detail + beside(found, seen, self.state, run.state), operation)
         before = self.state
         self.state = self._adopt_evictions(run.state, seen, operation, refused=run.state is before)
         self._compare(seen, self.state, "refused changes nothing" if run.state is before else None, operation)
@@ -106,17 +122,20 @@ class Differential:
         if not hasattr(self.subject, "copy"):
             return None
         twin = copy(self)
-        with told(COPIED, "copy", None):
+        with in_time(None), told(COPIED, "copy", None):
             twin.subject = self.subject.copy()
+        if twin.subject is self.subject or not isinstance(twin.subject, type(self.subject)):
+            raise Violation(COPIED, f"copy returned {shown(twin.subject)}, not another subject like it")
         twin.shadow, twin.log = self.shadow.copy(), list(self.log)
         return twin
 
     def check_all(self) -> None:
         """Compare the whole state, adopt evictions that could not be seen, and check invariants and meaning."""
-        seen = self._observe(None)
-        self.state = self._adopt_evictions(self.state, seen, None, refused=False)
-        self._compare(seen, self.state, None, None)
-        self._check_contents(seen, None, None)
+        with in_time(None):
+            seen = self._observe(None)
+            self.state = self._adopt_evictions(self.state, seen, None, refused=False)
+            self._compare(seen, self.state, None, None)
+            self._check_contents(seen, None, None)
 
     def finish(self) -> None:
         """The drain rule: without requests, pins and steps every block is available, and what fits is admitted and
@@ -145,13 +164,13 @@ class Differential:
                 answer = subject_call(self.subject, operation, self.config)
         except Misuse as misuse:
             return misuse
-        if wrong := malformed_answer(answer, len(operation.rows) if isinstance(operation, Batch) else 1):
+        if wrong := malformed_answer(answer, len(rows_of(operation))):
             raise Violation(ANSWERS, wrong, operation)
         return answer
 
     def _observe(self, operation: Operation | None) -> Snapshot:
         """All that can be seen, or of a long workload what the operation touched."""
-        self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else touched(operation)
+        self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else requests_of(operation)
         with told(OBSERVED, "observe", operation):
             seen = self.subject.observe(self._asked)
         if wrong := malformed_snapshot(seen, self.capabilities, whole=self._asked is None):
@@ -161,9 +180,9 @@ class Differential:
     def _choices(self, operation: Operation, answer: Sequence[Outcome] | Misuse, seen: Snapshot) -> Choices:
         """What the subject decided, read off what can be seen."""
         answers = () if isinstance(answer, Misuse) else answer
-        rows = operation.rows if isinstance(operation, Batch) else (operation,)
+        rows = rows_of(operation)
         carried_out = [row for row, outcome in zip(rows, answers, strict=False) if isinstance(outcome, Ok)]
-        served = {request for row in carried_out for request in touched(row)}
+        served = {request for row in carried_out for request in requests_of(row)}
 
         def block(state: State, request: RequestId, logical: int) -> Block:
             table = seen.tables.get(request, ()) if request in served else ()
@@ -195,7 +214,7 @@ class Differential:
         try:
             forget(after, missing)
         except IllegalChoice as illegal:
-            raise Violation(illegal.law, illegal.detail, operation) from illegal
+            raise Violation(illegal.law, illegal.detail, operation, illegal.kind) from illegal
         return after
 
     def _compare(self, seen: Snapshot, state: State, context: str | None, operation: Operation | None) -> None:
@@ -206,7 +225,7 @@ class Differential:
 
     def _follow(self, operation: Operation, answer: Sequence[Outcome], seen: Snapshot, before: State) -> None:
         """Carry out on the shadow and on the meaning what was answered with Ok, then read the contents back."""
-        rows = operation.rows if isinstance(operation, Batch) else (operation,)
+        rows = rows_of(operation)
         done = [_Row(row, outcome) for row, outcome in zip(rows, answer, strict=True) if isinstance(outcome, Ok)]
         self.shadow.copy_blocks([pair for row in done for pair in row.outcome.copies])
         for row, outcome in done:
@@ -252,8 +271,8 @@ class Differential:
         if self.touched_only and operation is not None:
             return
         names = broken(self.state)
-        if before is not None and not isinstance(operation, Permute):
-            names += broken_by(before, self.state, touched(operation))
+        if before is not None and operation is not None and not isinstance(operation, Permute):
+            names += broken_by(before, self.state, requests_of(operation))
         if names:
             raise Violation("invariants", ", ".join(names), operation)
         if alpha(self.state) != self.meaning:

@@ -7,7 +7,7 @@ never fail, whatever it chooses: that is how the kit is kept from rejecting lega
 import random
 from collections.abc import Callable, Sequence
 
-from pagedkv.conformance.process.by_value import ByValue
+from pagedkv.conformance.differential.by_value import ByValue
 from pagedkv.spec import CANONICAL, HOLE, Block, Choices, Config, Operation, Outcome, State, apply, available, permute
 from pagedkv.spec.blocks import available_in_order, evictable
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot

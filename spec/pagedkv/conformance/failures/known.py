@@ -10,23 +10,34 @@ They are pinned in a TOML file, whose paths are relative to it:
     subject = "mine:Allocator"  # optional: of this subject only, by the name under which it is run
 
 This is strict both ways: a pinned trace that holds, fails elsewhere or breaks another law is a failure of the run.
-Nothing is excused by chance. A random program is put down to a known failure (`Excuse`) if it breaks the same law and
+A random program is put down to a known failure (`Excuse`) if it breaks the same law *at the same kind of operation* and
 *needs every kind of operation* that the pinned trace needs: with the operations of any one of these kinds left out, it
-breaks the law no more. Then it is counted and passed over, so that the others are found; what breaks the same law in
-another way is reported as new.
+breaks the law no more. Then it is counted and passed over, so that others are found. A second fault that breaks the
+same law by the same kinds of operations is passed over with it: what is pinned hides what is like it.
 """
 
+import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pagedkv.conformance.differential.in_time import IN_TIME, attempting
 from pagedkv.conformance.failures.replay import ReplayReport, replay
-from pagedkv.conformance.failures.shrinking import Failure, Program, attempt, failure_of
+from pagedkv.conformance.failures.shrinking import (
+    LIMIT_OF_AN_ATTEMPT_S,
+    Failure,
+    Program,
+    attempt,
+    failure_of,
+    limit_of,
+)
 from pagedkv.spec import Batch, Misuse, Operation
+from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import SubjectFactory
-from pagedkv.spec.trace import Trace, load as load_trace
+from pagedkv.spec.trace import Trace, TraceError, load as load_trace
 from pagedkv.spec.trace_fields import NAMES
 
 KEYS: Final = ("trace", "line", "law", "reason")
@@ -53,7 +64,7 @@ def load(path: str | Path) -> tuple[KnownFailure, ...]:
     """The known failures of a TOML file. What it should not have is `Misuse`, in a trace `TraceError`."""
     file = Path(path)
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Misuse("known_failures", str(path), f"a TOML file that can be read ({error})") from error
     entries = document.get("known", [])
@@ -75,20 +86,28 @@ def _read(file: Path, number: int, entry: Any) -> KnownFailure:
         raise Misuse(f"{where}.line", line, f'the line of an operation, >= 2, or "{END}"')
     try:
         trace = load_trace(file.parent / entry["trace"])
-    except OSError as error:
-        raise Misuse(f"{where}.trace", entry["trace"], f"a file beside {file} ({error.strerror})") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, TraceError):
+            raise
+        raise Misuse(f"{where}.trace", entry["trace"], f"a file beside {file} ({error})") from error
     at = None if line == END else line
     return KnownFailure(entry["trace"], trace, at, entry["law"], entry["reason"], entry.get("subject"))
 
 
-def of_subject(known: Iterable[KnownFailure], name: str) -> tuple[KnownFailure, ...]:
-    """Those that are about the subject of this name."""
-    return tuple(each for each in known if each.subject in (None, name))
+def of_subject(known: Iterable[KnownFailure], *names: str) -> tuple[KnownFailure, ...]:
+    """Those that are about the subject of these names. A trace that is pinned twice is `Misuse`."""
+    found = tuple(each for each in known if each.subject in (None, *names))
+    if twice := [name for name, count in Counter(each.name for each in found).items() if count > 1]:
+        raise Misuse("known_failures", twice[0], "one entry for each trace")
+    return found
 
 
 def entry_for(trace: str, line: int | None, law: str) -> str:
     """The lines that pin a failure, for whoever wants to."""
-    return f'[[known]]\ntrace = "{trace}"\nline = {line or f"{END!r}"}\nlaw = "{law}"\nreason = "…"'.replace("'", '"')
+    fields = {"trace": trace, "line": line or END, "law": law, "reason": "…"}
+    return "\n".join(
+        ["[[known]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items())]
+    )
 
 
 def changed(known: KnownFailure, factory: SubjectFactory) -> str | None:
@@ -99,7 +118,7 @@ def changed(known: KnownFailure, factory: SubjectFactory) -> str | None:
     if report.verdict == "holds":
         return (
             f"{known.name} is pinned as a known failure and holds now: remove its entry, and keep the trace among those"
-            f" that must hold\n  it was let be because: {known.reason}"
+            f" that must hold (--pagedkv-traces, or pagedkv replay)\n  it was let be because: {known.reason}"
         )
     if report.verdict == "not applicable":
         return f"{known.name} is pinned as a known failure and does not apply: {report.detail}. Remove its entry"
@@ -126,18 +145,28 @@ class Excuse:
         self.needed = {each.name: needed for each in known if (needed := self._needed(each))}
 
     def __call__(self, failure: Failure) -> str | None:
-        for name, (law, kinds) in self.needed.items():
-            if law == failure.violation.law and all(_needs(self.factory, failure, kind) for kind in kinds):
+        for name, (pinned, kinds) in self.needed.items():
+            if _alike(pinned, failure) and all(_needs(self.factory, failure, kind) for kind in kinds):
                 return name
         return None
 
-    def _needed(self, each: KnownFailure) -> tuple[str, list[str]] | None:
-        """The law and the kinds that the pinned trace itself needs; None if it fails no more as it should."""
+    def _needed(self, each: KnownFailure) -> tuple[Failure, list[str]] | None:
+        """The pinned trace as it fails, and the kinds that it needs; None if it fails no more as it should."""
+        with attempting(LIMIT_OF_AN_ATTEMPT_S if each.law == IN_TIME else None):  # it has hung for long enough
+            return self._needed_in_time(each)
+
+    def _needed_in_time(self, each: KnownFailure) -> tuple[Failure, list[str]] | None:
         failure = failure_of(each.trace, self.factory)
         if failure is None or changed(each, self.factory):
             return None
         kinds = sorted({kind for operation in failure.program for kind in _kinds(operation)} - {"admit"})
-        return each.law, [kind for kind in kinds if _needs(self.factory, failure, kind)]
+        return failure, [kind for kind in kinds if _needs(self.factory, failure, kind)]
+
+
+def _alike(one: Failure, other: Failure) -> bool:
+    """Whether two failures break the same law at the same kind of operation; of batches a row is enough."""
+    kinds = [_kinds(failure.program[-1]) if failure.program else set[str]() for failure in (one, other)]
+    return one.violation.law == other.violation.law and (kinds[0] == kinds[1] or bool(kinds[0] & kinds[1]))
 
 
 def _needs(factory: SubjectFactory, failure: Failure, kind: str) -> bool:
@@ -146,7 +175,7 @@ def _needs(factory: SubjectFactory, failure: Failure, kind: str) -> bool:
     rest = without(failure.program, kind)
     if rest == failure.program:
         return False
-    again = attempt(factory, failure.config, rest)
+    again = attempt(factory, failure.config, rest, limit_s=limit_of(failure))
     return again is None or again.violation.law != failure.violation.law or len(again.program) > len(rest)
 
 
@@ -169,5 +198,5 @@ def without(program: Program, kind: str) -> Program:
 
 
 def _kinds(operation: Operation) -> set[str]:
-    rows = operation.rows if isinstance(operation, Batch) else (operation,)
+    rows = rows_of(operation)
     return {NAMES[type(row)] for row in rows}

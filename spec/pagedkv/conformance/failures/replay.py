@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.conformance.differential.driver import Differential
-
-from pagedkv.conformance.differential.in_time import in_time
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.shrinking import finish, missing
-from pagedkv.spec import Batch, Config, Fork, Misuse, Ok, Operation, Outcome, Refused, State, available
-from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
+from pagedkv.spec import Config, Misuse, Outcome
+from pagedkv.spec.expectation import observed
+from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Line, Trace, mismatches
-from pagedkv.spec.trace_records import OPTIONS
 
 Verdict: TypeAlias = Literal["holds", "violation", "not applicable"]
 
@@ -30,7 +28,7 @@ class ReplayReport:
 
     verdict: Verdict
     operations: int = 0
-    """How many were run, rows of batches counted one by one."""
+    """How many were run, a batch being one."""
     seconds: float = 0.0
     at_line: int | None = None
     """The line of the file (from 1, the header's), or of the program, with the violation; None: after the last."""
@@ -49,40 +47,34 @@ def replay(trace: Trace, factory: SubjectFactory, *, touched_only: bool = False)
     `touched_only` compares after an operation what it touched, and the whole state at the end: for long workloads.
     """
     config, start = trace.header.config(), time.perf_counter()
-    if why := _not_applicable(trace, factory, config):
-        return ReplayReport("not applicable", detail=why)
-    differential = Differential(factory, config, touched_only=touched_only)
-    operations, at_line = 0, None
+    operations, at_line, ended = 0, None, False
 
     def report(verdict: Verdict, law: str = "", detail: str = "") -> ReplayReport:
         return ReplayReport(verdict, operations, time.perf_counter() - start, at_line, law, detail)
 
     try:
+        differential = Differential(factory, config, touched_only=touched_only)
+        if why := not_applicable(trace, differential.capabilities, config):
+            return ReplayReport("not applicable", detail=why)
         for number, line in enumerate(trace.lines, start=2):
             at_line = line.number or number
-            operations += len(line.op.rows) if isinstance(line.op, Batch) else 1
-            with in_time(line.op):
-                outcomes = differential.step(line.op)
+            operations += 1
+            outcomes = differential.step(line.op)
             if wrong := _unexpected(line, outcomes, differential):
                 return report("violation", "the trace's expectation", "; ".join(wrong))
-        at_line = None
+        at_line, ended = None, True
         differential.check_all()
         finish(differential)
     except Violation as violation:
-        where = "" if at_line else f"{AT_THE_END}: "
+        where = f"{AT_THE_END}: " if ended else ""
         return report("violation", violation.law, where + violation.detail)
+    except Misuse as misuse:
+        return ReplayReport("not applicable", detail=f"the subject cannot be made with the pool of the trace: {misuse}")
     return report("holds")
 
 
-def _not_applicable(trace: Trace, factory: SubjectFactory, config: Config) -> str:
-    """Why the subject cannot run the trace; empty if it can."""
-    try:
-        subject: BlockManagerSubject = factory(config)
-    except Misuse as misuse:
-        if misuse.argument not in OPTIONS:
-            raise
-        return f"the subject cannot be made with the options of the trace: {misuse}"
-    can = subject.capabilities
+def not_applicable(trace: Trace, can: Capabilities, config: Config) -> str:
+    """Why a subject cannot run the trace; empty if it can."""
     lacks = {*missing(config, [line.op for line in trace.lines], can)}
     lacks |= {name for name in trace.header.requires if not getattr(can, name, False)}
     if lacks:
@@ -97,23 +89,5 @@ def _unexpected(line: Line, outcomes: Sequence[Outcome] | Misuse, differential: 
     """Where the subject's behaviour, which is the specification's by now, is not what the trace expects."""
     policy = line.expect_policy.get(differential.capabilities.policy)
     expects = [line.expect, *([policy] if policy else [])]
-    observed = _observed(line.op, outcomes, differential.state)
-    return [problem for expect in expects for problem in mismatches(expect, observed)]
-
-
-def _observed(operation: Operation, outcomes: Sequence[Outcome] | Misuse, state: State) -> dict[str, object]:
-    """In the words of an `Expect`."""
-    name = operation.child if isinstance(operation, Fork) else getattr(operation, "request", None)
-    request = state.requests.get(name)
-    common = {"available_blocks": available(state), "length": request.length if request else None}
-    if isinstance(outcomes, Misuse):
-        return {**common, "outcome": "error", "error": outcomes.argument.partition("[")[0]}
-    refused = next((outcome for outcome in outcomes if isinstance(outcome, Refused)), None)
-    done = [outcome for outcome in outcomes if isinstance(outcome, Ok)]
-    return {
-        **common,
-        "outcome": "refused" if refused else "ok",
-        "reason": refused.reason if refused else None,
-        "cached_tokens": sum(outcome.cached_tokens for outcome in done),
-        "copies": sum(len(outcome.copies) for outcome in done),
-    }
+    said = observed(line.op, outcomes, differential.state)
+    return [problem for expect in expects for problem in mismatches(expect, said)]

@@ -19,17 +19,16 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance.differential.driver import Differential
-
-from pagedkv.conformance.differential.in_time import in_time
+from pagedkv.conformance.differential.in_time import IN_TIME, attempting
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.steps import Cost, cost, single_steps
 from pagedkv.conformance.programs.generator import may_follow, waiting
-from pagedkv.spec import (
-    Admit, Batch, BeginStep, Commit, Config, Evict, Fork, Lookup, Operation, Permute, Pin, Preempt, Reserve,
-    ResetPrefixIndex, Truncate, Unpin,
-)  # fmt: skip
+from pagedkv.conformance.programs.plans import NEEDS
+from pagedkv.spec import Admit, Commit, Config, Misuse, Operation, Preempt
+from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Header, Line, Trace
+from pagedkv.spec.trace_fields import NAMES
 
 Program: TypeAlias = tuple[Operation, ...]
 
@@ -41,12 +40,18 @@ LIMIT_OF_AN_ATTEMPT_S: Final = 1.0
 """Seconds of computing that an operation of it may take: what fails otherwise may hang when it is shorter."""
 
 
+CONFIRMED_S: Final = 10.0
+"""Seconds that the operation of a minimal program has to hang for."""
+
+
 class Failure(NamedTuple):
     """A pool, and a program whose last operation, or whose end, breaks a law on it."""
 
     config: Config
     program: Program
     violation: Violation
+    stopped: str = ""
+    """Why it may not be minimal."""
 
 
 Excusing: TypeAlias = Callable[[Failure], str | None]
@@ -54,31 +59,36 @@ Excusing: TypeAlias = Callable[[Failure], str | None]
 whoever passes over one counts it."""
 
 
-def finish(differential: Differential, *, limit_s: float | None = None) -> None:
+def finish(differential: Differential) -> None:
     """The end of a program: what is planned is computed, then the drain rule."""
-    with in_time(None, limit_s):
-        for request, length in waiting(differential.state).items():
-            differential.step(Commit(request, length))
-        differential.finish()
+    for request, length in waiting(differential.state).items():
+        differential.step(Commit(request, length))
+    differential.finish()
 
 
 def attempt(
     factory: SubjectFactory, config: Config, program: Sequence[Operation], *, limit_s: float | None = None
 ) -> Failure | None:
     """Run a program to its end. None if all laws held, or if no engine would run it so, or not on this subject."""
+    with attempting(limit_s):
+        return _attempt(factory, config, program)
+
+
+def _attempt(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Failure | None:
     try:
         differential = Differential(factory, config)
-    except Exception:  # a pool that this subject cannot be made with
+    except Misuse:  # it does not have this pool
         return None
+    except Violation as violation:
+        return Failure(config, (), violation)
     if missing(config, program, differential.capabilities):
         return None
     try:
         for operation in program:
             if not may_follow(differential.state, operation):
                 return None
-            with in_time(operation, limit_s):
-                differential.step(operation)
-        finish(differential, limit_s=limit_s)
+            differential.step(operation)
+        finish(differential)
     except Violation as violation:
         return Failure(config, tuple(differential.log), violation)
     return None
@@ -104,6 +114,7 @@ class Shrinker:
         excuse: Excusing | None = None,
     ) -> None:  # fmt: skip
         self.factory, self.failure, self.left, self.excuse = factory, failure, attempts, excuse
+        self.met = failure
         self.until = time.perf_counter() + budget_s
         self.tried: set[tuple[Config, Program]] = set()
 
@@ -112,7 +123,18 @@ class Shrinker:
         self.chunks()
         while self.round():
             pass
-        return self.failure
+        failure = self._hanging() if self.failure.violation.law == IN_TIME else self.failure
+        if failure.stopped or not self.exhausted():
+            return failure
+        spent = "time" if self.left > 0 else "programs"
+        return failure._replace(stopped=f"not minimal: making it short was stopped, for want of {spent}")
+
+    def _hanging(self) -> Failure:
+        """The failure, given more time than an attempt; or if it is only slow then, the one that was met."""
+        found = attempt(self.factory, *self.failure[:2], limit_s=CONFIRMED_S)
+        if found is None or found.violation.law != IN_TIME:
+            return self.met._replace(stopped="not minimal: shorter programs end within the limit")
+        return self.failure._replace(violation=Violation(IN_TIME, self.met.violation.detail, found.violation.operation))
 
     def chunks(self) -> None:
         """Leave out half of the operations, quarters, and so on down to single ones, from the end backwards."""
@@ -120,7 +142,7 @@ class Shrinker:
         while chunk:
             start = len(self.failure.program) - chunk
             while start >= 0:
-                config, program, _ = self.failure
+                config, program = self.failure[:2]
                 self.simpler(config, program[:start] + program[start + chunk :])
                 start = min(start, len(self.failure.program)) - chunk
             chunk //= 2
@@ -160,8 +182,23 @@ class Shrinker:
 
 
 def is_simpler(one: Failure, other: Failure) -> bool:
-    """Whether one is the same fault as the other and costs less."""
-    return fault(one.violation) == fault(other.violation) and cost_of(one) < cost_of(other)
+    """Whether one is the same fault as the other and costs less. That a subject cannot be made is another fault."""
+    return (
+        fault(one.violation) == fault(other.violation)
+        and bool(one.program) == bool(other.program)
+        and cost_of(one) < cost_of(other)
+    )
+
+
+def repeats(factory: SubjectFactory, failure: Failure) -> bool:
+    """Whether a failure comes back when its program runs again."""
+    again = attempt(factory, failure.config, failure.program, limit_s=limit_of(failure))
+    return again is not None and again.violation.law == failure.violation.law
+
+
+def limit_of(failure: Failure) -> float | None:
+    """How long an operation may take when a failure is run again: one that has hung is not waited for as long."""
+    return LIMIT_OF_AN_ATTEMPT_S if failure.violation.law == IN_TIME else None
 
 
 def fault(violation: Violation) -> tuple[str, str]:
@@ -174,19 +211,13 @@ def cost_of(failure: Failure) -> Cost:
     return cost(failure.config, failure.program)
 
 
-_REQUIRED: Final[tuple[tuple[type, str], ...]] = (
-    (Fork, "fork"), (Truncate, "truncate"), (Reserve, "reserve"), (Lookup, "lookup"), (Pin, "pins"), (Unpin, "pins"),
-    (Evict, "evict"), (ResetPrefixIndex, "evict"), (Permute, "permute"), (Batch, "batch"),
-    (BeginStep, "overlapped_steps"),
-)  # fmt: skip
-
-
 def required(config: Config, program: Sequence[Operation]) -> tuple[str, ...]:
     """The capabilities without which a program cannot be run."""
-    rows = [row for operation in program if isinstance(operation, Batch) for row in operation.rows]
-    everything = [*program, *rows]
-    needs = {name for operation in everything for kind, name in _REQUIRED if isinstance(operation, kind)}
+    everything = [*program, *(row for operation in program for row in rows_of(operation))]
+    kinds = {NAMES[type(operation)] for operation in everything}
+    needs = {need for kind in kinds - {"preempt", "resume"} for need in NEEDS.get(kind, "").split()}
     needs |= {"swap" if o.mode == "swap" else "preempt" for o in everything if isinstance(o, Preempt)}
+    needs |= {"preempt"} if "resume" in kinds and not needs & {"preempt", "swap"} else set()
     needs |= {"reserve" for o in everything if isinstance(o, Admit) and o.reserve is not None}
     options = ("prefix_cache", "sliding_window", "sink_tokens", "overlapped_steps", "dedup")
     return tuple(sorted(needs | {name for name in options if getattr(config, name) not in (False, None)}))
@@ -195,6 +226,8 @@ def required(config: Config, program: Sequence[Operation]) -> tuple[str, ...]:
 def missing(config: Config, program: Sequence[Operation], can: Capabilities) -> list[str]:
     """What a program requires and a subject does not declare, but for options that most programs do not turn on."""
     needed = set(required(config, program)) - {"prefix_cache", "dedup"}
+    if can.swap and not any(isinstance(o, Preempt) and o.mode != "swap" for o in program):
+        needed -= {"preempt"}  # a resume is from swap, too
     return sorted(name for name in needed if not getattr(can, name, False))
 
 
@@ -205,6 +238,6 @@ def failure_of(trace: Trace, factory: SubjectFactory) -> Failure | None:
 
 def trace_of(failure: Failure) -> Trace:
     """The failing program as a trace that says what it breaks."""
-    config, program, violation = failure
+    config, program, violation = failure[:3]
     header = Header.of(config, requires=required(config, program), note=f"{violation.law}: {violation.detail}")
     return Trace(header, tuple(Line(operation) for operation in program))

@@ -11,10 +11,14 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
-from pagedkv.conformance.failures.text import cut, known_lengths, natural_number, number_of, with_number, with_tokens
-from pagedkv.spec import (
-    Admit, Append, Batch, BeginStep, Config, EndStep, Fork, Lookup, Operation, Pin, Preempt, RequestId, Unpin, ceil_div,
+from pagedkv.conformance.failures.text import (
+    cut, known_lengths, natural_number, number_of, with_number, with_tokens,
 )  # fmt: skip
+from pagedkv.spec import (
+    Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Fork, Lookup, Operation, Pin, Preempt, RequestId, Unpin,
+    ceil_div,
+)  # fmt: skip
+from pagedkv.spec.operations import requests_of, rows_of
 from pagedkv.spec.words import Namespace
 
 Program: TypeAlias = tuple[Operation, ...]
@@ -37,7 +41,7 @@ OPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
 def cost(config: Config, program: Sequence[Operation]) -> Cost:
     """What there is to read, the weightiest first: operations (a batch is one more than its rows), tokens, options,
     sizes of the pool, requests, names out of order, namespaces, numbers that are not the natural ones, token values."""
-    rows = list(rows_of(program))
+    rows = list(all_rows(program))
     batches = sum(isinstance(operation, Batch) for operation in program)
     texts = [getattr(row, "tokens", ()) for row in rows]
     spaces = [row.namespace for row in rows if isinstance(row, Admit | Lookup | Pin | Unpin) and row.namespace]
@@ -46,7 +50,7 @@ def cost(config: Config, program: Sequence[Operation]) -> Cost:
         sum(map(len, texts)),
         sum(any(getattr(config, name) != off for name, off in option.items()) for option in OPTIONS),
         sum(getattr(config, name) or 0 for name in SIZES),
-        len({name for row in rows for name in names_of(row)}),
+        len({name for row in rows for name in requests_of(row)}),
         int(_renamed(program) != tuple(program)),
         len(spaces) + len(set(spaces)),
         sum(abs(number_of(row) - natural_number(row, known)) for row, known in known_lengths(program)),
@@ -56,22 +60,14 @@ def cost(config: Config, program: Sequence[Operation]) -> Cost:
     )
 
 
-def rows_of(program: Sequence[Operation]) -> Iterator[Operation]:
+def all_rows(program: Sequence[Operation]) -> Iterator[Operation]:
     """Operations, and of batches the rows."""
-    for operation in program:
-        yield from operation.rows if isinstance(operation, Batch) else (operation,)
-
-
-def names_of(row: Operation) -> tuple[RequestId, ...]:
-    """The requests that an operation names."""
-    if isinstance(row, Fork):
-        return (row.parent, row.child)
-    return (row.request,) if hasattr(row, "request") else ()
+    return (row for operation in program for row in rows_of(operation))
 
 
 def single_steps(config: Config, program: Program) -> Iterator[Candidate]:
     """Every program, with its pool, that is simpler in one respect."""
-    for steps in (_operations, _requests, _pool, _texts, _values):
+    for steps in (_operations, _requests, _pool, _texts, _growth, _values):
         yield from steps(config, program)
 
 
@@ -99,10 +95,10 @@ def _operations(config: Config, program: Program) -> Iterator[Candidate]:
 
 def _requests(config: Config, program: Program) -> Iterator[Candidate]:
     """Without a request and what it took, or with one request in the place of another."""
-    names = list(dict.fromkeys(name for row in rows_of(program) for name in names_of(row)))
+    names = list(dict.fromkeys(name for row in all_rows(program) for name in requests_of(row)))
     for name in names:
         rest = _without(program, name)
-        tokens = [len(row.tokens) for row in rows_of(program) if isinstance(row, Admit) and row.request == name]
+        tokens = [len(row.tokens) for row in all_rows(program) if isinstance(row, Admit) and row.request == name]
         for blocks in range(ceil_div(max(tokens, default=0), config.block_size) + 1):
             yield replace(config, num_blocks=max(1, config.num_blocks - blocks)), rest
         if config.max_requests is not None and config.max_requests > 1:
@@ -110,10 +106,14 @@ def _requests(config: Config, program: Program) -> Iterator[Candidate]:
     for kept, gone in combinations(names, 2):
         yield config, _with_names(program, {gone: kept})
         yield config, _with_names(_unbrought(program, gone), {gone: kept})
+    for i, fork in enumerate(program):  # the parent goes on in the place of the child, instead of what it did itself
+        if isinstance(fork, Fork):
+            later = tuple(row for row in program[i + 1 :] if fork.parent not in requests_of(row))
+            yield config, (*program[:i], *_with_names(later, {fork.child: fork.parent}))
 
 
 def _without(program: Program, name: RequestId) -> Program:
-    return each_row(program, lambda row: None if name in names_of(row) else row)
+    return each_row(program, lambda row: None if name in requests_of(row) else row)
 
 
 def _unbrought(program: Program, name: RequestId) -> Program:
@@ -152,7 +152,7 @@ def _texts(config: Config, program: Program) -> Iterator[Candidate]:
     known = [*known_lengths(program)]
     longest = max((length + len(getattr(row, "tokens", ())) for row, length in known), default=0)
     for i, operation in enumerate(program):
-        for j, row in enumerate(rows_of((operation,))):
+        for j, row in enumerate(rows_of(operation)):
             if len(tokens := getattr(row, "tokens", ())) > 2:
                 yield config, _put_row(program, i, j, with_tokens(row, tokens[: len(tokens) // 2]))
     bs, fewer = config.block_size, replace(config, num_blocks=max(1, config.num_blocks - 1))
@@ -167,7 +167,7 @@ def _texts(config: Config, program: Program) -> Iterator[Candidate]:
             yield replace(config, sliding_window=config.sliding_window - 1), shorter
     starts = (start for _, start in known)
     for i, operation in enumerate(program):
-        for j, row in enumerate(rows_of((operation,))):
+        for j, row in enumerate(rows_of(operation)):
             start = next(starts)
             tokens = getattr(row, "tokens", ())
             for k in reversed(range(len(tokens))):
@@ -177,14 +177,26 @@ def _texts(config: Config, program: Program) -> Iterator[Candidate]:
                 yield config, _put_row(program, i, j, with_tokens(row, tokens[:k] + tokens[k + 1 :]))
 
 
+def _growth(config: Config, program: Program) -> Iterator[Candidate]:
+    """Without an append and its commit, and with texts that are shorter by a position: a text that ended in the middle
+    of a block by growing there may as well have begun there."""
+    longest = max((length + len(getattr(row, "tokens", ())) for row, length in known_lengths(program)), default=0)
+    for i, operation in enumerate(program):
+        if isinstance(operation, Append):
+            after = (j for j in range(i + 1, len(program)) if getattr(program[j], "request", None) == operation.request)
+            gone = {i, next((j for j in after if isinstance(program[j], Commit)), i)}
+            rest = tuple(row for j, row in enumerate(program) if j not in gone)
+            yield from ((config, cut(rest, at=position)) for position in range(longest))
+
+
 def _values(config: Config, program: Program) -> Iterator[Candidate]:
     """Names in order, one namespace, natural numbers, tokens 0, 1, 2, …"""
     yield config, _renamed(program)
-    spaces = dict.fromkeys(row.namespace for row in rows_of(program) if hasattr(row, "namespace"))
+    spaces = dict.fromkeys(row.namespace for row in all_rows(program) if hasattr(row, "namespace"))
     for old in spaces:
         for new in dict.fromkeys(("", *spaces)):
             yield config, _moved(program, old, new)
-    values = list(dict.fromkeys(token for row in rows_of(program) for token in getattr(row, "tokens", ())))
+    values = list(dict.fromkeys(token for row in all_rows(program) for token in getattr(row, "tokens", ())))
     yield config, _with_values(program, {value: i for i, value in enumerate(values)})
     for value in values:
         less = [other for other in dict.fromkeys((0, *values)) if abs(other) < abs(value)]
@@ -193,7 +205,7 @@ def _values(config: Config, program: Program) -> Iterator[Candidate]:
     for i, operation in enumerate(program):
         if isinstance(operation, Batch) and operation.step is not None:
             yield config, _put(program, i, replace(operation, step=None))
-        for j, row in enumerate(rows_of((operation,))):
+        for j, row in enumerate(rows_of(operation)):
             natural = natural_number(row, next(known)[1])
             yield from ((config, _put_row(program, i, j, simpler)) for simpler in _simpler_values(row, natural))
 
@@ -218,7 +230,7 @@ def each_row(program: Program, change: Callable[[Operation], Operation | None]) 
     """Every operation and row as `change` makes it, or without it where that is None."""
     changed: list[Operation] = []
     for operation in program:
-        rows: list[Any] = [new for row in rows_of((operation,)) if (new := change(row)) is not None]
+        rows: list[Any] = [new for row in rows_of(operation) if (new := change(row)) is not None]
         if isinstance(operation, Batch):
             changed += [replace(operation, rows=tuple(rows))] if rows else []
         else:
@@ -240,7 +252,7 @@ def _put_row(program: Program, i: int, j: int, row: Operation) -> Program:
 
 def _renamed(program: Sequence[Operation]) -> Program:
     """Requests called a, b, c, … and steps s0, s1, … in the order in which they appear."""
-    names = dict.fromkeys(name for row in rows_of(program) for name in names_of(row))
+    names = dict.fromkeys(name for row in all_rows(program) for name in requests_of(row))
     steps = dict.fromkeys(row.step for row in program if isinstance(row, BeginStep | EndStep))
     new = {name: LETTERS[i] if i < len(LETTERS) else f"r{i}" for i, name in enumerate(names)}
     step = {name: f"s{i}" for i, name in enumerate(steps)}

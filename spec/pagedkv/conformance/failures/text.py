@@ -12,6 +12,7 @@ from pagedkv.spec import (
     Admit, Append, Batch, Commit, Evict, Fork, Free, Lookup, Operation, Permute, Pin, RequestId, Reserve, Token,
     Truncate, Unpin,
 )  # fmt: skip
+from pagedkv.spec.operations import rows_of
 
 Program: TypeAlias = tuple[Operation, ...]
 
@@ -20,7 +21,7 @@ def known_lengths(program: Sequence[Operation]) -> Iterator[tuple[Operation, int
     """Each operation, or row of a batch, and the length of its request before it (0: there is none)."""
     lengths: dict[RequestId, int] = {}
     for operation in program:
-        for row in operation.rows if isinstance(operation, Batch) else (operation,):
+        for row in rows_of(operation):
             yield row, lengths.get(getattr(row, "request", None), 0)
             _follow(lengths, row)
 
@@ -54,7 +55,7 @@ def cut(
     family, result, rows = {request}, list[Operation](), iter(known_lengths(program))
     for place, operation in enumerate(program):
         kept: list[Any] = []
-        for _ in operation.rows if isinstance(operation, Batch) else (operation,):
+        for _ in rows_of(operation):
             row, length = next(rows)
             if request is None:
                 kept += _cut_row(row, length, gone)

@@ -5,15 +5,14 @@ them alike. Their ids, `pagedkv[mine:MyAllocator]::programs`, can be given as ar
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from pagedkv.conformance.plugin import Option
-from pagedkv.conformance.plugin.summary import Summary, properties
+from pagedkv.conformance.plugin import options
+from pagedkv.conformance.plugin.summary import properties
 from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, Run, checks, run_of
 from pagedkv.conformance.suite.profiles import seed_of_commit
 from pagedkv.spec import Misuse
@@ -57,10 +56,10 @@ class Item(pytest.Item):
         return self.path, None, self.nodeid
 
 
-class Conformance(Summary):
+class Conformance:
     """The plugin of one session."""
 
-    def __init__(self, config: pytest.Config, options: Sequence[Option]) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         worker: dict[str, Any] = getattr(config, "workerinput", {})
         ids = {
             arg: arg[arg.index(ID) :]
@@ -73,12 +72,11 @@ class Conformance(Summary):
         self.alone = bool(self.only) and not config.args
         sys.path.append(str(config.invocation_params.dir))  # as with the command, subjects are found from here, too
         try:
-            chosen = Options(**dict(_chosen(config, options)))
+            chosen = Options(**dict(options.given(config)))
             seed = worker.get("pagedkv_seed", chosen.seed)
             chosen = replace(chosen, seed=_seed(config) if seed is None else seed)
-            names = config.getoption("pagedkv_subject") or config.getini("pagedkv_subject")
-            self.runs = [run_of(name, chosen) for name in dict.fromkeys(names)]
-        except (Misuse, TraceError, ImportError) as error:
+            self.runs = [run_of(name, chosen) for name in options.subjects(config)]
+        except (Misuse, TraceError) as error:
             raise pytest.UsageError(f"pagedkv: {error}") from error
 
     @pytest.hookimpl(optionalhook=True)
@@ -106,22 +104,6 @@ class Conformance(Summary):
         if unknown := [name for name in self.only if not any(item.nodeid.startswith(name) for item in asked)]:
             raise pytest.UsageError(f"pagedkv: no item {unknown[0]}; there are: " + ", ".join(i.nodeid for i in ours))
         items += asked if self.only else ours
-
-
-def _chosen(config: pytest.Config, options: Sequence[Option]) -> Iterator[tuple[str, Any]]:
-    """The options that were given: on the command line, or else in the ini file, whose paths are relative to it."""
-    for option in options:
-        field = option.name.replace("-", "_")
-        value, text = config.getoption(f"pagedkv_{field}"), config.getini(f"pagedkv_{field}")
-        if value is None and text:
-            try:
-                value = option.type(text)
-            except ValueError as error:
-                raise Misuse(f"pagedkv_{field}", text, f"{option.metavar}: {option.help}") from error
-            if isinstance(value, Path) and config.inipath:
-                value = config.inipath.parent / value
-        if value is not None:
-            yield field, value
 
 
 def _seed(config: pytest.Config) -> int:

@@ -14,14 +14,14 @@ argument that was misused; a batch has such answers as "rows". What is observed 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from json import JSONDecodeError, JSONEncoder, loads
+from json import JSONEncoder
 from operator import index
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pagedkv.spec import Config, Copy, Identity, Misuse, Ok, Operation, Outcome, Reason, Refused, RequestId
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
 from pagedkv.spec.trace_fields import NAMES, OPERATIONS, VERSION
-from pagedkv.spec.trace_json import Reader, array, at_least, boolean, integer, one_of, record, string
+from pagedkv.spec.trace_json import Reader, array, decode, at_least, boolean, integer, one_of, record, string
 from pagedkv.spec.trace_records import Header
 
 Json: TypeAlias = dict[str, Any]
@@ -37,9 +37,9 @@ def write(value: Json) -> bytes:
 def read(line: bytes) -> Json:
     """The object that a line is. Raises `Misuse`."""
     try:
-        value = loads(line)
-    except (JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Misuse("line", line[:200].decode(errors="backslashreplace"), f"one JSON object ({error})") from error
+        value = decode(line.decode())
+    except UnicodeDecodeError as error:
+        raise Misuse("line", line[:200].decode(errors="backslashreplace"), f"UTF-8 ({error.reason})") from error
     if not isinstance(value, dict):
         raise Misuse("line", line[:200].decode(errors="backslashreplace"), "one JSON object")
     return value
@@ -203,8 +203,13 @@ def _read_outcome(value: Json, name: str = "line") -> Outcome | Misuse | Broken:
             return Refused(Reason(said["reason"]))
         case "violation":
             return Broken(said["law"], said["detail"], said.get("kind", ""))
-    misuse = Misuse(said["error"], None, "something else")
-    misuse.args = (said.get("message", f"{said['error']} is not allowed"),)
+    return _misuse(said["error"], said.get("message", f"{said['error']} is not allowed"))
+
+
+def _misuse(argument: str, message: str) -> Misuse:
+    """As the subject tells it: the value, and what would have been allowed, do not come with it."""
+    misuse = Misuse(argument, None, "what the message says")
+    misuse.args = (message,)  # what is shown of an exception
     return misuse
 
 

@@ -9,19 +9,21 @@ that is asked again all the same first does again what it did.
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from pagedkv.conformance.differential.compare import touched
+from pagedkv.conformance.differential.by_value import ByValue
+from pagedkv.conformance.differential.in_time import ALLOWED
 from pagedkv.conformance.differential.violation import Violation
-from pagedkv.conformance.process.by_value import ByValue
 from pagedkv.conformance.process.names import Names, is_word
 from pagedkv.conformance.process.protocol import (
     Answer, Broken, Hello, Json, header_json, operation_json, read, read_answer, read_hello, write,
 )  # fmt: skip
-from pagedkv.conformance.process.running import ONE_LINE, Running
+from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running
 from pagedkv.spec import Batch, Block, Config, Identity, Misuse, Operation, Outcome, RequestId
+from pagedkv.spec.operations import requests_of
 from pagedkv.spec.subject import Capabilities, Snapshot
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ LIMIT_S: Final = 10.0
 """Seconds that an operation may take, unless another limit is given."""
 MOST_LIMIT_S: Final = 86_400.0
 """A day, which no operation takes."""
+SLOWER: Final = 3.0
+"""Times as long as its slowest answer an operation may take in any case."""
 START_LIMIT_S: Final = 120.0
 """Seconds that a program may take to start: it may have to import, or to compile."""
 
@@ -53,6 +57,8 @@ class Remote:
         self.serves: object = None
         """Whose process it is: the latest `begin` had this mark."""
         self._process: Running | None = None
+        self._slowest_s = 0.0
+        """Of all operations that were answered."""
 
     def __call__(self, config: Config) -> "RemoteSubject":
         """A subject with an empty pool."""
@@ -60,26 +66,32 @@ class Remote:
 
     def begin(self, mark: object, config: Config) -> Capabilities:
         """Start afresh. Raises `Violation`, or `Misuse` for a pool that the subject does not have."""
-        process, limit_s = self._process, self.limit_s
+        process, limit_s = self._process, None
         if process is None or not process.restarts or not process.usable:
             self.end()
             process, limit_s = Running(self.command, self.environment), max(self.limit_s, START_LIMIT_S)
         self._process, self.serves = process, mark
+        process.stderr.forget()
         hello = self.ask(header_json(config), read_hello, limit_s)
         if not isinstance(hello, Hello):
-            raise hello if isinstance(hello, Misuse) else _violation(hello)
+            raise hello if isinstance(hello, Misuse) else self.violation(hello)
         self.known, process.restarts = hello
         return hello.capabilities
 
     def ask(self, line: Json, reader: Callable[[bytes], T], limit_s: float | None = None) -> T:
         """What is read from the answer to a line. Raises `Violation`."""
         assert self._process is not None
-        answer = self._process.ask(write(line), limit_s or self.limit_s)
-        try:
-            return reader(answer)
-        except Misuse as wrong:
-            self._process.end(gently=False)
-            raise Violation(ONE_LINE, str(wrong)) from wrong
+        allowed_s = max(ALLOWED.get() or self.limit_s, SLOWER * self._slowest_s)  # a new child is slow at first, too
+        start = time.monotonic()
+        answer = self._process.ask(write(line), reader, limit_s or min(self.limit_s, allowed_s))
+        if limit_s is None:
+            self._slowest_s = max(self._slowest_s, time.monotonic() - start)
+        return answer
+
+    def violation(self, broken: Broken) -> Violation:
+        """What the subject reported of itself. A death has last words, which another process reports."""
+        last = self._process.stderr.last() if self._process and broken.law == SURVIVES else ""
+        return Violation(broken.law, broken.detail + last, kind=broken.kind)
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -114,7 +126,7 @@ class RemoteSubject(ByValue):
 
     def run(self, operation: Operation) -> Sequence[Outcome]:
         """Ask for an operation. Raises `Misuse` as the subject does, and `Violation` if it fails to answer."""
-        return self._outcomes(operation_json(operation), touched(operation), batch=isinstance(operation, Batch))
+        return self._outcomes(operation_json(operation), requests_of(operation), batch=isinstance(operation, Batch))
 
     def permute(self, new_block: Sequence[Block]) -> Outcome:
         return self._outcomes({"op": "permute", "new_block": list(new_block)}, [], batch=False)[0]
@@ -149,7 +161,7 @@ class RemoteSubject(ByValue):
                     self._remote.ask(earlier, read)
             answer = self._remote.ask({**line, "observe": observe}, partial(read_answer, batch=batch))
             if isinstance(answer.outcomes, Broken):
-                raise _violation(answer.outcomes)
+                raise self._remote.violation(answer.outcomes)
         except Violation as failure:
             self._failure = failure  # what it says whenever it is asked again
             raise
@@ -174,10 +186,6 @@ class RemoteSubject(ByValue):
             references=seen.references,
             index=index and {block: Identity(of(str(i.namespace)), i.tokens) for block, i in index.items()},
         )
-
-
-def _violation(broken: Broken) -> Violation:
-    return Violation(broken.law, broken.detail, kind=broken.kind)
 
 
 def _restricted(seen: Snapshot, requests: Sequence[RequestId]) -> Snapshot:

@@ -1,10 +1,11 @@
 """A Python subject that answers on stdout what it is asked on stdin.
 
-    python -m pagedkv.conformance.process.serve NAME
+    python -m pagedkv.conformance.process.serve [--no-fork] NAME
 
 NAME is one of `subjects`. The interpreter imports it once and then forks: the child answers, and the parent waits. If
 the child dies, the parent says so in its place and forks another one, which needs no import, and if nobody is there
-any more to ask, it ends a child that hangs. What the subject prints goes to stderr.
+any more to ask, it ends a child that hangs. With `--no-fork` it answers itself: what has initialised CUDA, or started
+threads, when it was imported, does not work in a child. What the subject prints goes to stderr.
 """
 
 import os
@@ -20,9 +21,10 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
-from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES
+from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES, Violation, told
+from pagedkv.conformance.process.ending import ending
 from pagedkv.conformance.process.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
-from pagedkv.conformance.process.running import SURVIVES, ending
+from pagedkv.conformance.process.running import SURVIVES
 from pagedkv.conformance.subjects import subject
 from pagedkv.spec import Batch, Config, Misuse, Ok, Outcome, RequestId
 from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot, SubjectFactory
@@ -52,16 +54,15 @@ class Server:
         config = read_header("header", value).config()
         self.subject = None  # before there is another one
         try:
-            made = self.factory(config)
-            capabilities = made.capabilities
-            if not isinstance(capabilities, Capabilities):
-                raise TypeError(f"capabilities are of type {type(capabilities).__name__}, not Capabilities")
+            with told(RAISES, "making it", None):
+                made = self.factory(config)
+                capabilities = made.capabilities
+                if not isinstance(capabilities, Capabilities):
+                    raise TypeError(f"capabilities are of type {type(capabilities).__name__}, not Capabilities")
         except Misuse as misuse:
             return answer_json(Answer(misuse), batch=False)
-        except (Exception, SystemExit) as crash:
-            return answer_json(
-                Answer(Broken(RAISES, f"the subject cannot be made: {crash!r}", type(crash).__name__)), batch=False
-            )
+        except Violation as failure:
+            return answer_json(Answer(_broken(failure)), batch=False)
         self.subject, self.config, self.capabilities = made, config, capabilities
         return capabilities_json(capabilities, restarts=True)
 
@@ -81,9 +82,10 @@ class Server:
     def _observed(self, asked: list[RequestId] | None) -> Snapshot | Broken:
         assert self.subject is not None
         try:
-            seen = self.subject.observe(asked)
-        except (Exception, SystemExit) as crash:
-            return Broken(OBSERVED, f"observe raised {crash!r}", type(crash).__name__)
+            with told(OBSERVED, "observe", None):
+                seen = self.subject.observe(asked)
+        except Violation as failure:
+            return _broken(failure)
         wrong = malformed_snapshot(seen, self.capabilities, whole=asked is None) or _not_text(seen)
         return Broken(OBSERVED, wrong) if wrong else seen
 
@@ -105,13 +107,18 @@ def _call(
 def _answered(call: Callable[[], Any], rows: int) -> Answer:
     """As the driver judges a subject that it calls itself."""
     try:
-        outcomes = call()
+        with told(RAISES, "the subject", None):
+            outcomes = call()
     except Misuse as misuse:
         return Answer(misuse)
-    except (Exception, SystemExit) as crash:
-        return Answer(Broken(RAISES, f"the subject raised {crash!r}", type(crash).__name__))
+    except Violation as failure:
+        return Answer(_broken(failure))
     wrong = malformed_answer(outcomes, rows)
     return Answer(Broken(ANSWERS, wrong) if wrong else tuple(outcomes))
+
+
+def _broken(failure: Violation) -> Broken:
+    return Broken(failure.law, failure.detail, failure.kind)
 
 
 def _not_text(seen: Snapshot) -> str | None:
@@ -133,7 +140,9 @@ def supervise(work: Callable[[], None], answers: BinaryIO) -> None:
     """Run `work` in a child, and again in another one whenever a child has died of it. SIGINT ends a child."""
     while True:
         done, doing = os.pipe()
-        child = os.fork()
+        with warnings.catch_warnings():  # of threads: those of an import have done nothing
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
         if child == 0:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             os.close(done)
@@ -142,6 +151,7 @@ def supervise(work: Callable[[], None], answers: BinaryIO) -> None:
         signal.signal(signal.SIGINT, partial(_kill, child))
         finished = _finished(child, done)
         os.close(done)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once the child has been waited for, its id may be another's
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if finished:
             return
@@ -186,14 +196,17 @@ def _ready(descriptor: int, wait_ms: int) -> bool:
     return bool(watch.poll(wait_ms))
 
 
-def main(name: str) -> None:
-    """Serve the subject called `name` on stdin and stdout."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed, from native code too
-    sys.stdout = sys.stderr
-    warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # of threads: those of an import have done nothing
-    factory = _factory(name)
-    supervise(lambda: serve(factory, sys.stdin.buffer, answers), answers)
+def main(name: str, *, fork: bool = True) -> None:
+    """Serve the subject called `name` on stdin and stdout, in a child or in this process."""
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # what is printed, from native code too
+        sys.stdout = sys.stderr
+        factory = _factory(name)
+        if fork:
+            supervise(lambda: serve(factory, sys.stdin.buffer, answers), answers)
+        else:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # nobody is left to give up what hangs
+            serve(factory, sys.stdin.buffer, answers)
 
 
 def _factory(name: str) -> SubjectFactory:
@@ -212,7 +225,8 @@ def _factory(name: str) -> SubjectFactory:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m pagedkv.conformance.process.serve NAME, which is module:factory or a built-in name")
+    *how, name = sys.argv[1:] or ["--help"]
+    if how not in ([], ["--no-fork"]) or name.startswith("-"):
+        sys.exit("usage: python -m pagedkv.conformance.process.serve [--no-fork] NAME, as pagedkv --subject has it")
     with suppress(BrokenPipeError):
-        main(sys.argv[1])
+        main(name, fork=not how)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 from pagedkv.spec import (
-    HOLE, Admit, Append, Batch, Commit, Fork, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Reason,
+    HOLE, Admit, Append, Batch, Commit, Evict, Fork, Lookup, Misuse, Operation, Outcome, Permute, Pin, Preempt, Reason,
     Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State, Truncate,
 )  # fmt: skip
+from pagedkv.spec.operations import rows_of
+from pagedkv.spec.prefix import match
 from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.trace_fields import NAMES
 
@@ -46,6 +48,8 @@ class Counts:
     lengths: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Lengths asked for, and granted or refused, by kind of operation and `PLACES`."""
     programs: list[ProgramCounts] = field(default_factory=list)
+    run: int = 0
+    """Operations, a batch being one; what a program ends with is none of them."""
 
     def begin(self, subset: str) -> None:
         """A program begins, which is about this subset."""
@@ -54,6 +58,7 @@ class Counts:
 
     def step(self, operation: Operation, outcomes: Sequence[Outcome] | Misuse, before: State, after: State) -> None:
         """Count one operation."""
+        self.run += 1
         kind = NAMES[type(operation)]
         if isinstance(outcomes, Misuse):
             self.operations[kind, "misuse"] += 1
@@ -62,7 +67,7 @@ class Counts:
             refused = any(isinstance(outcome, Refused) for outcome in outcomes)
             self.operations[kind, "refused" if refused else "ok"] += 1
             self.events["batch"] += len(operation.rows) > 1
-        rows = operation.rows if isinstance(operation, Batch) else (operation,)
+        rows = rows_of(operation)
         for row, outcome in zip(rows, outcomes, strict=True):
             self._row(row, outcome, before)
         self._change(operation, before, after)
@@ -83,6 +88,7 @@ class Counts:
         match row:
             case Admit(_, tokens, _, reserve):
                 self.events["hit"] += outcome.cached_tokens > 0
+                self.events["hit_ahead"] += _ahead(before, row, outcome.cached_tokens)
                 self.events["partial"] += reserve is not None and reserve < len(tokens)
                 self.programs[-1].descent.pop(row.request, None)
             case Fork(parent, child):
@@ -98,7 +104,7 @@ class Counts:
                 self.events[f"preempt_{mode}"] += 1
             case Resume(request):
                 self.events[f"resume_{before.requests[request].residency}"] += 1
-            case Reserve() | Append() | Commit():
+            case Reserve() | Append() | Commit() | Evict():
                 pass
             case _:
                 self.events[kind] += 1
@@ -108,6 +114,7 @@ class Counts:
         if before is after:
             return
         program = self.programs[-1]
+        self.events["entry"] += len(after.entries) > len(before.entries)
         program.share_depth = max(program.share_depth, *after.references.values(), 0)
         self.events["held"] += len(after.held.keys() - before.held.keys())
         if before.idle_since and not isinstance(operation, Permute | ResetPrefixIndex):
@@ -116,6 +123,13 @@ class Counts:
             holed = [r for r in after.requests.values() if r.holes]
             self.events["hole"] += bool(holed)
             self.events["sink"] += any(r.table[0] != HOLE for r in holed)
+
+
+def _ahead(before: State, row: Admit, cached_tokens: int) -> bool:
+    """Whether a hit is on a block that is not computed yet."""
+    size = before.config.block_size
+    blocks = match(before, row.namespace, row.tokens)[: cached_tokens // size]
+    return any(len(before.contents[block]) < size for block in blocks)
 
 
 def place(length: int, block_size: int) -> str:
@@ -149,6 +163,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "lookup": "lookup",
     "pins": "pin",
     "evict": "evict",
+    "reports_index": "entry",
+    "publish": "hit_ahead",
     "dedup": "remapped",
     "preempt": "resume_recompute",
     "swap": "resume_swap",

@@ -1,9 +1,9 @@
 """Random programs, one operation at a time, chosen with the state in view.
 
 Most operations are such that they can be carried out: for a fork a parent is picked that is computed, for a resume a
-request that is preempted. A few are picked with closed eyes (`undirected`): unknown names, empty texts, lengths out of
-range. Refusals come by themselves, since pools are small. Prompts continue what is known, so that prefixes are shared,
-and lengths lie near the ends of blocks.
+request that is preempted. A few are picked without a look at the state (`undirected`): unknown names, empty texts,
+lengths out of range. Refusals come by themselves, since pools are small. Prompts continue what is known, so that
+prefixes are shared, and lengths lie near the ends of blocks.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +16,7 @@ from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
     Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,
 )  # fmt: skip
+from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.words import Namespace
 
@@ -39,8 +40,7 @@ def may_follow(state: State, operation: Operation) -> bool:
     written, so until all planned writes are committed it only plans more of them."""
     if state.config.publish == "commit" or not waiting(state):
         return True
-    rows: tuple[Operation, ...] = operation.rows if isinstance(operation, Batch) else (operation,)
-    return all(isinstance(row, Admit | Append | Reserve | Lookup | Commit) for row in rows)
+    return all(isinstance(row, Admit | Append | Reserve | Lookup | Commit) for row in rows_of(operation))
 
 
 class Programmer:
@@ -128,19 +128,21 @@ class Programmer:
         return rows
 
 
-def _row(self: Programmer, state: State, kind: str, request: str) -> Row:
+def _row(programmer: Programmer, state: State, kind: str, request: str) -> Row:
     r, bs = state.requests[request], state.config.block_size
     match kind:
         case "append":
             room = max(1, state.config.num_blocks * bs - r.length)  # one more than fits is tried, many more are not
-            return Append(request, text(self.chooser, min(room, _count(self.chooser, r, bs))))
+            return Append(request, text(programmer.chooser, min(room, _count(programmer.chooser, r, bs))))
         case "reserve":
             low = min(r.reserved, r.length)
             most = min(max(r.length, r.reserved) + bs, max(low, state.config.num_blocks * bs)) + 1
-            return Reserve(request, near_boundary(self.chooser, bs, max(1, low), most))
+            return Reserve(request, near_boundary(programmer.chooser, bs, max(1, low), most))
         case "commit":
             last = min(r.reserved, r.length)
-            return Commit(request, self.chooser.integer(r.computed, last) if chance(self.chooser, 1, 4) else last)
+            return Commit(
+                request, programmer.chooser.integer(r.computed, last) if chance(programmer.chooser, 1, 4) else last
+            )
         case _:
             return Free(request)
 
@@ -152,14 +154,14 @@ def _count(chooser: Chooser, r: Request, block_size: int) -> int:
     return max(1, near_boundary(chooser, block_size, r.length + 1, r.length + 2 * block_size + 1) - r.length)
 
 
-def _of(self: Programmer, state: State, kind: str) -> Operation | None:
-    names = self.resident(state)
-    if names and not chance(self.chooser, 1, 8):  # mostly one that fits the pool when it has grown
+def _of(programmer: Programmer, state: State, kind: str) -> Operation | None:
+    names = programmer.resident(state)
+    if names and not chance(programmer.chooser, 1, 8):  # mostly one that fits the pool when it has grown
         most = state.config.num_blocks * state.config.block_size
         names = [name for name in names if state.requests[name].reserved < most] or names
-    if chance(self.chooser, 1, 3):  # one that would write into a block with another owner
+    if chance(programmer.chooser, 1, 3):  # one that would write into a block with another owner
         names = [name for name in names if _ends_shared(state, name)] or names
-    return _row(self, state, kind, pick(self.chooser, names)) if names else None
+    return _row(programmer, state, kind, pick(programmer.chooser, names)) if names else None
 
 
 def _ends_shared(state: State, request: str) -> bool:
@@ -167,111 +169,119 @@ def _ends_shared(state: State, request: str) -> bool:
     return r.length % state.config.block_size > 0 and bool(r.table) and state.references.get(r.table[-1], 0) > 1
 
 
-def _append(self: Programmer, state: State) -> Operation | None:
-    return _of(self, state, "append")
+def _append(programmer: Programmer, state: State) -> Operation | None:
+    return _of(programmer, state, "append")
 
 
-def _reserve(self: Programmer, state: State) -> Operation | None:
-    return _of(self, state, "reserve")
+def _reserve(programmer: Programmer, state: State) -> Operation | None:
+    return _of(programmer, state, "reserve")
 
 
-def _commit(self: Programmer, state: State) -> Operation | None:
+def _commit(programmer: Programmer, state: State) -> Operation | None:
     names = list(waiting(state))
-    return _row(self, state, "commit", pick(self.chooser, names)) if names else None
+    return _row(programmer, state, "commit", pick(programmer.chooser, names)) if names else None
 
 
-def _free(self: Programmer, state: State) -> Operation | None:
-    return Free(pick(self.chooser, list(state.requests))) if state.requests else None
+def _free(programmer: Programmer, state: State) -> Operation | None:
+    return Free(pick(programmer.chooser, list(state.requests))) if state.requests else None
 
 
-def _admit(self: Programmer, state: State) -> Operation | None:
-    name = self.unused(state)
+def _admit(programmer: Programmer, state: State) -> Operation | None:
+    name = programmer.unused(state)
     if name is None:
         return None
-    tokens, namespace = self.prompt(state)
-    if self.capabilities.reserve and chance(self.chooser, 1, 4):
-        return Admit(name, tokens, namespace, near_boundary(self.chooser, state.config.block_size, 0, len(tokens)))
+    tokens, namespace = programmer.prompt(state)
+    if programmer.capabilities.reserve and chance(programmer.chooser, 1, 4):
+        return Admit(
+            name, tokens, namespace, near_boundary(programmer.chooser, state.config.block_size, 0, len(tokens))
+        )
     return Admit(name, tokens, namespace)
 
 
-def _fork(self: Programmer, state: State) -> Operation | None:
-    ready = [name for name in self.resident(state) if state.requests[name].computed == state.requests[name].length]
-    child = self.unused(state)
-    if child is None or (available(state) == 0 and chance(self.chooser, 1, 2)):
+def _fork(programmer: Programmer, state: State) -> Operation | None:
+    ready = [
+        name for name in programmer.resident(state) if state.requests[name].computed == state.requests[name].length
+    ]
+    child = programmer.unused(state)
+    if child is None or (available(state) == 0 and chance(programmer.chooser, 1, 2)):
         return None
-    return Fork(pick(self.chooser, ready), child) if ready else _commit(self, state)
+    return Fork(pick(programmer.chooser, ready), child) if ready else _commit(programmer, state)
 
 
-def _truncate(self: Programmer, state: State) -> Operation | None:
-    names = self.resident(state)
+def _truncate(programmer: Programmer, state: State) -> Operation | None:
+    names = programmer.resident(state)
     if not names:
         return None
-    request = pick(self.chooser, names)
+    request = pick(programmer.chooser, names)
     length = state.requests[request].length
-    if chance(self.chooser, 1, 2):
-        return Truncate(request, near_boundary(self.chooser, state.config.block_size, 1, length))
-    return Truncate(request, max(1, length - self.chooser.integer(0, 3)))
+    if chance(programmer.chooser, 1, 2):
+        return Truncate(request, near_boundary(programmer.chooser, state.config.block_size, 1, length))
+    return Truncate(request, max(1, length - programmer.chooser.integer(0, 3)))
 
 
-def _preempt(self: Programmer, state: State) -> Operation | None:
-    names, can = self.resident(state), self.capabilities
+def _preempt(programmer: Programmer, state: State) -> Operation | None:
+    names, can = programmer.resident(state), programmer.capabilities
     if not names:
         return None
-    swap = can.swap and (not can.preempt or chance(self.chooser, 1, 2))
-    return Preempt(pick(self.chooser, names), "swap" if swap else "recompute")
+    swap = can.swap and (not can.preempt or chance(programmer.chooser, 1, 2))
+    return Preempt(pick(programmer.chooser, names), "swap" if swap else "recompute")
 
 
-def _resume(self: Programmer, state: State) -> Operation | None:
+def _resume(programmer: Programmer, state: State) -> Operation | None:
     names = [name for name, r in state.requests.items() if r.residency != "resident"]
-    return Resume(pick(self.chooser, names)) if names else None
+    return Resume(pick(programmer.chooser, names)) if names else None
 
 
-def _lookup(self: Programmer, state: State) -> Operation | None:
-    return Lookup(*self.prompt(state))
+def _lookup(programmer: Programmer, state: State) -> Operation | None:
+    return Lookup(*programmer.prompt(state))
 
 
-def _pin(self: Programmer, state: State) -> Operation | None:
+def _pin(programmer: Programmer, state: State) -> Operation | None:
     if sum(map(len, state.pins.values())) >= MOST_PINS:
         return None
-    if state.pins and chance(self.chooser, 1, 3):
-        again = pick(self.chooser, list(state.pins))
+    if state.pins and chance(programmer.chooser, 1, 3):
+        again = pick(programmer.chooser, list(state.pins))
         return Pin(again.tokens, again.namespace)
-    namespace, tokens = self.known_text(state)
+    namespace, tokens = programmer.known_text(state)
     return Pin(tokens, namespace)
 
 
-def _unpin(self: Programmer, state: State) -> Operation | None:
+def _unpin(programmer: Programmer, state: State) -> Operation | None:
     if not state.pins:
         return None
-    pinned = pick(self.chooser, list(state.pins))
+    pinned = pick(programmer.chooser, list(state.pins))
     return Unpin(pinned.tokens, pinned.namespace)
 
 
-def _begin_step(self: Programmer, state: State) -> Operation | None:
+def _begin_step(programmer: Programmer, state: State) -> Operation | None:
     unused = [f"s{i}" for i in range(MOST_STEPS) if f"s{i}" not in state.steps]
     return BeginStep(unused[0]) if state.config.overlapped_steps and unused else None
 
 
-def _end_step(self: Programmer, state: State) -> Operation | None:
-    return EndStep(pick(self.chooser, list(state.steps))) if state.steps else None
+def _end_step(programmer: Programmer, state: State) -> Operation | None:
+    return EndStep(pick(programmer.chooser, list(state.steps))) if state.steps else None
 
 
-def _permute(self: Programmer, state: State) -> Operation | None:
-    return None if state.steps else Permute(self.chooser.integer(0, 1023))
+def _permute(programmer: Programmer, state: State) -> Operation | None:
+    return None if state.steps else Permute(programmer.chooser.integer(0, 1023))
 
 
-def _batch(self: Programmer, state: State) -> Operation | None:
-    kinds = [kind for kind in ("append", "commit", "reserve") if kind != "reserve" or self.capabilities.reserve]
-    kind = "free" if self.plan.weights["free"] and chance(self.chooser, 1, 16) else pick(self.chooser, kinds)
-    rows = self.rows(state, kind)
+def _batch(programmer: Programmer, state: State) -> Operation | None:
+    kinds = [kind for kind in ("append", "commit", "reserve") if kind != "reserve" or programmer.capabilities.reserve]
+    kind = (
+        "free"
+        if programmer.plan.weights["free"] and chance(programmer.chooser, 1, 16)
+        else pick(programmer.chooser, kinds)
+    )
+    rows = programmer.rows(state, kind)
     return Batch(tuple(rows)) if rows else None
 
 
 MAKE: Final[Mapping[str, Callable[[Programmer, State], Operation | None]]] = {
     "admit": _admit, "append": _append, "commit": _commit, "free": _free, "reserve": _reserve, "fork": _fork,
     "truncate": _truncate, "preempt": _preempt, "resume": _resume, "lookup": _lookup, "pin": _pin, "unpin": _unpin,
-    "evict": lambda self, state: Evict(self.chooser.integer(0, 3)),
-    "reset_prefix_index": lambda self, state: ResetPrefixIndex(),
+    "evict": lambda programmer, state: Evict(programmer.chooser.integer(0, 3)),
+    "reset_prefix_index": lambda programmer, state: ResetPrefixIndex(),
     "begin_step": _begin_step, "end_step": _end_step, "permute": _permute, "batch": _batch,
 }  # fmt: skip
 """Each kind's way to choose; None: there is nothing of that kind to do now."""

@@ -1,4 +1,4 @@
-"""Operations picked with closed eyes: any name, any number, any text.
+"""Operations picked without a look at the state: any name, any number, any text.
 
 Most of them are misuse, which must be an exception and change nothing; the others are legal by chance. Whatever a
 generator that looks at the state would never think of is found here.
@@ -22,7 +22,7 @@ def undirected(
     chooser: Chooser, state: State, plan: Plan, capabilities: Capabilities, names: Sequence[str]
 ) -> Operation:
     """One operation of any kind that the subject has."""
-    blind = _Blind(chooser, state, names, capabilities)
+    blind = _Blind(chooser, state, plan, names, capabilities)
     kinds = [kind for kind in plan.weights if allows(capabilities, kind)]
     kind = pick(chooser, kinds)
     if kind != "batch":
@@ -34,9 +34,11 @@ def undirected(
 
 
 class _Blind:
-    def __init__(self, chooser: Chooser, state: State, names: Sequence[str], capabilities: Capabilities) -> None:
+    def __init__(
+        self, chooser: Chooser, state: State, plan: Plan, names: Sequence[str], capabilities: Capabilities
+    ) -> None:  # fmt: skip
         self.chooser, self.state, self.partial = chooser, state, capabilities.reserve
-        self.names = [*names, "nobody"]
+        self.names, self.namespaces = [*names, "nobody"], plan.namespaces
         self.modes = ["discard", *["recompute"] * capabilities.preempt, *["swap"] * capabilities.swap]
 
     def name(self) -> str:
@@ -47,6 +49,9 @@ class _Blind:
     def number(self, near: int) -> int:
         return pick(self.chooser, (near, near + 1, near - 1, 0, -1, 1, near + 1_000))
 
+    def namespace(self) -> str:
+        return pick(self.chooser, self.namespaces)
+
     def tokens(self) -> tuple[Token, ...]:
         return pick(self.chooser, (text(self.chooser, self.chooser.integer(0, 4)), (), (-1,), (0, -7)))
 
@@ -55,7 +60,7 @@ class _Blind:
         r = self.state.requests.get(name)
         match kind:
             case "admit":
-                return Admit(name, tokens, "", self.number(len(tokens)) if self.partial else None)
+                return Admit(name, tokens, self.namespace(), self.number(len(tokens)) if self.partial else None)
             case "append":
                 return Append(name, tokens)
             case "commit":
@@ -79,11 +84,13 @@ class _Blind:
     def of_the_pool(self, kind: str, tokens: tuple[Token, ...]) -> Operation:
         match kind:
             case "lookup":
-                return Lookup(tokens)
+                return Lookup(tokens, self.namespace())
             case "pin":
-                return Pin(tokens)
+                return Pin(tokens, self.namespace())
             case "unpin":
-                return Unpin(tokens)
+                pinned = [(pin.tokens, pin.namespace) for pin in self.state.pins]  # one in the wrong namespace, too
+                tokens = pick(self.chooser, pinned)[0] if pinned and chance(self.chooser, 1, 2) else tokens
+                return Unpin(tokens, self.namespace())
             case "evict":
                 return Evict(self.number(0))
             case "reset_prefix_index":

@@ -4,8 +4,10 @@ Most bugs of a block manager need few blocks and few requests. A *slice* is a sm
 moves. Breadth-first search visits each state once up to symmetry: blocks are relabelled by first use, and requests
 are interchangeable. From each state every move is made on a copy of the subject (or, if it has no `copy`, on a fresh
 one after replaying the path), after relabelling the blocks at random if the subject can, under the full differential
-check. The counts are printed and
-pinned by tests, so that a slice cannot shrink unnoticed.
+check. The counts are printed and pinned by tests, so that a slice cannot shrink unnoticed.
+
+A state is that of the specification: what a subject keeps beyond it, as the order of its free list, is as the first
+path to the state has left it.
 
 Which idle block is evicted under pressure is the subject's choice, and is followed as it is met: the states are those
 that the subject under test reaches.
@@ -13,19 +15,17 @@ that the subject under test reaches.
 
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, TypeAlias
 
 from pagedkv.conformance.differential.driver import Differential
-
-from pagedkv.conformance.differential.in_time import in_time
-from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.differential.violation import COPIED, Violation
 from pagedkv.conformance.failures.shrinking import Excusing, Failure
 from pagedkv.conformance.search.slices import SLICES, Slice
-from pagedkv.spec import HOLE, Block, Config, Misuse, Operation, Outcome, Permute, Refused, RequestId, State
+from pagedkv.spec import HOLE, Block, Config, Operation, Permute, Refused, RequestId, State
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 
 Key: TypeAlias = tuple[Any, ...]
@@ -47,6 +47,8 @@ class SliceReport:
     """Transitions whose violation was known, and which were not followed, by what is known."""
     visited: frozenset[Key] = frozenset()
     """The states, if all were visited."""
+    complete: bool = False
+    """Whether that is so: no violation, nothing excused, no limit that was met."""
 
     @property
     def violation(self) -> Violation | None:
@@ -64,56 +66,135 @@ def run(
 ) -> SliceReport:
     """Visit a slice on a subject. `max_states` stops early (a sample, not a proof).
 
-    Stops at the first violation that `excuse` does not know of (`known.Excuse`).
+    Stops at the first violation that `excuse` does not know of (`known.Excuse`). Raises `Misuse` if the subject does
+    not have the slice's pool.
     """
-    rng, start = random.Random(seed), time.perf_counter()
-    first = Differential(factory, part.config)
-    seen: set[Key] = {canonical(first.state, part.with_tokens)}
-    frontier = [first]
-    transitions = refused = 0
-    failure, excused = None, Counter[str]()
-
-    def report() -> SliceReport:
-        visited, seconds = frozenset(() if failure else seen), time.perf_counter() - start
-        return SliceReport(part.name, len(seen), transitions, refused, seconds, failure, dict(excused), visited)
-
-    for here in frontier:  # grows while it is walked: breadth first
+    visit = _Visit(factory, part, random.Random(seed), max_states, excuse)
+    try:
+        first = Differential(factory, part.config)
+    except Violation as violation:
+        visit.failure = Failure(part.config, (), violation)
+        return visit.report()
+    visit.seen.add(canonical(first.state, part.with_tokens))
+    frontier = deque([first])
+    while frontier and visit.failure is None:  # breadth first; a subject is let go once all its moves were made
+        here = frontier.popleft()
         for move in part.moves(here.state):
-            there, transitions = here, transitions + 1
-            try:
-                there = here.copy() or _replayed(factory, part.config, here.log)
-                outcomes = [_step(there, operation) for operation in (*_relabelling(here, rng), *move)]
-            except Violation as violation:
-                failure = Failure(part.config, tuple(there.log), violation)
-                if excuse is None or (known := excuse(failure)) is None:
-                    return report()
-                failure, excused[known] = None, excused[known] + 1
-                continue
-            refused += any(isinstance(o, tuple) and isinstance(o[0], Refused) for o in outcomes)
-            key = canonical(there.state, part.with_tokens)
-            if key not in seen and (max_states is None or len(seen) < max_states):
-                seen.add(key)
-                frontier.append(there)
+            if found := visit.make(here, move):
+                frontier.append(found)
+            if visit.failure:
+                break
         if progress:
-            progress(len(seen), transitions)
-    return report()
+            progress(len(visit.seen), visit.transitions)
+    return visit.report()
+
+
+@dataclass
+class _Visit:
+    """What a visit has seen so far."""
+
+    factory: SubjectFactory
+    part: Slice
+    rng: random.Random
+    max_states: int | None
+    excuse: Excusing | None
+    start: float = field(default_factory=time.perf_counter)
+    seen: set[Key] = field(default_factory=set)
+    transitions: int = 0
+    refused: int = 0
+    failure: Failure | None = None
+    """The first that is not known: it ends the visit."""
+    excused: Counter[str] = field(default_factory=Counter)
+    limited: bool = False
+    """Whether a state was left out for `max_states`."""
+
+    def make(self, here: Differential, move: Program) -> Differential | None:
+        """Make one move, and return where it leads if nobody has been there."""
+        there, self.transitions = here, self.transitions + 1
+        try:
+            there = here.copy() or _replayed(self.factory, self.part.config, here.log)
+            outcomes = [there.step(operation) for operation in (*_relabelling(here, self.rng), *move)]
+        except Violation as violation:
+            judged = _judged(self.factory, here, there, violation)
+            failure = Failure(self.part.config, tuple(there.log), judged)
+            if self.excuse is None or (known := self.excuse(failure)) is None:
+                self.failure = failure
+            else:
+                self.excused[known] += 1
+            return None
+        self.refused += any(isinstance(o, tuple) and isinstance(o[0], Refused) for o in outcomes)
+        key = canonical(there.state, self.part.with_tokens)
+        if key in self.seen:
+            return None
+        self.limited |= self.max_states is not None and len(self.seen) >= self.max_states
+        if self.limited:
+            return None
+        self.seen.add(key)
+        return there
+
+    def report(self) -> SliceReport:
+        """What was visited."""
+        complete = not (self.failure or self.excused or self.limited)
+        return SliceReport(
+            name=self.part.name, states=len(self.seen), transitions=self.transitions, refused=self.refused,
+            seconds=time.perf_counter() - self.start, failure=self.failure, excused=dict(self.excused),
+            visited=frozenset(self.seen if complete else ()), complete=complete,
+        )  # fmt: skip
+
+
+def _judged(factory: SubjectFactory, here: Differential, there: Differential, violation: Violation) -> Violation:
+    """The violation, or that of `copy`: if copies break the law every time, and what never was copied does not."""
+    if not hasattr(here.subject, "copy") or violation.law == COPIED:
+        return violation
+    if any(_breaks(lambda: _replayed(factory, there.config, there.log)) for _ in range(2)):
+        return violation
+    if not _breaks(lambda: _continued(here, there.log[len(here.log) :])):
+        return violation  # the subject does not do the same every time
+    detail = f"a copy and its original are not independent: on a copy, and not on a fresh subject, {violation.law}"
+    return Violation(COPIED, f"{detail}: {violation.detail}", violation.operation)
+
+
+def _continued(here: Differential, operations: Sequence[Operation]) -> None:
+    there = here.copy() or here
+    for operation in operations:
+        there.step(operation)
+
+
+def _breaks(run: Callable[[], object]) -> bool:
+    try:
+        run()
+    except Violation:
+        return True
+    return False
 
 
 def _replayed(factory: SubjectFactory, config: Config, program: Sequence[Operation]) -> Differential:
     fresh = Differential(factory, config)
     for operation in program:
-        _step(fresh, operation)
+        fresh.step(operation)
     return fresh
 
 
-def _step(differential: Differential, operation: Operation) -> tuple[Outcome, ...] | Misuse:
-    with in_time(operation):
-        return differential.step(operation)
+def slices_for(capabilities: Capabilities) -> list[Slice]:
+    """The slices that a subject can run, but for those that another one contains; in pools as it has them."""
+    possible = {name: part for name, part in SLICES.items() if not lacks(capabilities, part)}
+    return [for_subject(part, capabilities) for part in possible.values() if part.unless not in possible]
 
 
-def slices_for(capabilities: Capabilities, slices: Iterable[Slice] = tuple(SLICES.values())) -> Iterator[Slice]:
-    """The slices that a subject can run."""
-    return (part for part in slices if all(getattr(capabilities, need) for need in part.requires))
+def for_subject(part: Slice, capabilities: Capabilities) -> Slice:
+    """A slice whose pool publishes and deduplicates as the subject does."""
+    return replace(part, config=replace(part.config, publish=capabilities.publish, dedup=capabilities.dedup))
+
+
+def lacks(capabilities: Capabilities, part: Slice) -> list[str]:
+    """What a slice requires and a subject does not declare."""
+    return [need for need in part.requires if not getattr(capabilities, need)]
+
+
+def unvisited(capabilities: Capabilities, parts: Iterable[Slice]) -> list[str]:
+    """What a subject declares and none of these slices is about."""
+    about = {need for part in parts for need in part.requires}
+    return [name for name, value in vars(capabilities).items() if value is True and name not in about]
 
 
 def canonical(state: State, with_tokens: bool) -> Key:

@@ -9,20 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from pagedkv.conformance.differential.driver import Differential
-from pagedkv.conformance.differential.in_time import in_time
 from pagedkv.conformance.differential.violation import Violation
-from pagedkv.conformance.failures.shrinking import Excusing, Failure, finish, minimise, trace_of
+from pagedkv.conformance.failures.shrinking import Excusing, Failure, finish, minimise, repeats, trace_of
 from pagedkv.conformance.programs.choosing import Dice
 from pagedkv.conformance.programs.counting import OUTCOMES, PLACES, Counts, exercised
 from pagedkv.conformance.programs.generator import Programmer
-from pagedkv.conformance.programs.plans import declared, draw_plan
-from pagedkv.spec import Misuse
+from pagedkv.conformance.programs.plans import Plan, declared, draw_plan
+from pagedkv.spec import Misuse, Operation
 from pagedkv.spec.subject import Capabilities, SubjectFactory
-from pagedkv.spec.trace import Trace, save
+from pagedkv.spec.trace import Trace
 
 ENOUGH: Final = 6_000
 """Operations after which every declared capability has to have been exercised: a hundred programs of the usual length.
@@ -33,13 +31,23 @@ Half of 500 runs on a subject that has everything needed 13 programs for it, the
 class Found:
     """A violation, and the simplest program found for it."""
 
-    law: str
-    detail: str
+    failure: Failure
     program: int
     """The number of the program that met it, from 0."""
-    trace: Trace
-    path: str | None = None
-    """Where the trace was written."""
+    repeats: bool = True
+    """Whether it fails again. If not, the subject does not do the same every time."""
+
+    @property
+    def law(self) -> str:
+        return self.failure.violation.law
+
+    @property
+    def detail(self) -> str:
+        return self.failure.violation.detail
+
+    @property
+    def trace(self) -> Trace:
+        return trace_of(self.failure)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ class FuzzReport:
     undeclared: tuple[str, ...]
     """Capabilities that were not tested, because the subject does not declare them."""
     seconds: float
+    not_made: Mapping[str, int] = field(default_factory=dict)
+    """Pools that the subject does not have, which are passed over, by what it said was misuse."""
     excused: Mapping[str, int] = field(default_factory=dict)
     """Programs that failed in a way that is known, by what is known (`known.Excuse`)."""
     violation: Found | None = None
@@ -99,7 +109,8 @@ class FuzzReport:
         speed = round(self.steps_per_second, 1)
         values = {**vars(self), "steps_per_second": speed, "enough": self.enough, "holds": self.holds}
         if self.violation:
-            values["violation"] = {name: value for name, value in vars(self.violation).items() if name != "trace"}
+            found = self.violation
+            values["violation"] = {name: getattr(found, name) for name in ("law", "detail", "program", "repeats")}
         return values
 
 
@@ -109,48 +120,54 @@ def run(
     seed: int,
     programs: int = 200,
     steps: int = 60,
-    out_dir: str | Path | None = None,
     minimal: bool = True,
     excuse: Excusing | None = None,
     progress: Callable[[int, int], None] | None = None,
+    met: Callable[[Failure], None] | None = None,
 ) -> FuzzReport:
     """Run `programs` programs of `steps` operations each, and stop at the first violation.
 
-    It is made minimal, unless told otherwise, and with `out_dir` written there as a trace. A program that fails in a
-    way that `excuse` knows (`known.Excuse`) is counted and passed over. `progress` is told after each program how many
-    programs and operations are done.
+    It is made minimal, unless told otherwise. A program that fails in a way that `excuse` knows (`known.Excuse`) is
+    counted and passed over, and so is a pool that the subject does not have. `progress` is told after each program how
+    many programs and operations are done, and `met` of a violation before it is made minimal. Raises `Misuse` if the
+    subject has none of the pools.
     """
     for name, value in (("programs", programs), ("steps", steps)):
         if value < 1:
             raise Misuse(name, value, "an integer >= 1")
     capabilities = declared(factory)
-    counts, start, done, excused, found = Counts(), time.perf_counter(), 0, Counter[str](), None
+    counts, start, excused, not_made, found = Counts(), time.perf_counter(), Counter[str](), Counter[str](), None
     for number in range(programs):
         dice = Dice(f"{seed}/{number}")
         plan = draw_plan(dice, capabilities, number)
-        counts.begin(plan.subset)
-        differential = Differential(factory, plan.config)
-        failure = _program(Programmer(dice, plan, differential.capabilities), differential, steps, counts)
-        done += len(failure.program if failure else differential.log)
+        try:
+            failure = _program(factory, dice, plan, steps, counts)
+        except Misuse as misuse:  # no such pool
+            not_made[misuse.argument] += 1
+            if sum(not_made.values()) == programs:
+                raise
+            continue
         if failure and excuse and (known := excuse(failure)) is not None:
             excused[known] += 1
         elif failure:
+            if met:
+                met(failure)
             failure = minimise(factory, failure, excuse=excuse) if minimal else failure
-            found = _found(failure, number, out_dir, f"fuzz-{seed}-{number}")
+            found = Found(failure, number, repeats(factory, failure))
             break
         if progress:
-            progress(number + 1, done)
-    report = _summary(seed, counts, done, capabilities, time.perf_counter() - start)
-    return replace(report, excused=dict(excused), violation=found)
+            progress(number + 1, counts.run)
+    report = _summary(seed, counts, capabilities, time.perf_counter() - start)
+    return replace(report, not_made=dict(not_made), excused=dict(excused), violation=found)
 
 
-def _summary(seed: int, counts: Counts, steps: int, capabilities: Capabilities, seconds: float) -> FuzzReport:
+def _summary(seed: int, counts: Counts, capabilities: Capabilities, seconds: float) -> FuzzReport:
     idle, undeclared = exercised(capabilities, counts.events)
     events = counts.events
     return FuzzReport(
         seed=seed,
         programs=len(counts.programs),
-        steps=steps,
+        steps=counts.run,
         operations=_table(counts.operations, OUTCOMES),
         refusals=dict(sorted(counts.refusals.items())),
         copy_on_writes=events["copy_on_write"],
@@ -158,7 +175,7 @@ def _summary(seed: int, counts: Counts, steps: int, capabilities: Capabilities, 
         swaps=events["preempt_swap"],
         evictions=events["eviction"],
         hits=events["hit"],
-        share_depth_max=max(program.share_depth for program in counts.programs),
+        share_depth_max=max((program.share_depth for program in counts.programs), default=0),
         share_depths=_histogram(program.share_depth for program in counts.programs),
         fork_depths=_histogram(program.fork_depth for program in counts.programs),
         exhausted=sum(program.exhausted for program in counts.programs),
@@ -180,25 +197,20 @@ def _histogram(values: Iterable[int]) -> dict[int, int]:
     return dict(sorted(Counter(values).items()))
 
 
-def _program(programmer: Programmer, differential: Differential, steps: int, counts: Counts) -> Failure | None:
-    """One program to its end, counted."""
+def _program(factory: SubjectFactory, dice: Dice, plan: Plan, steps: int, counts: Counts) -> Failure | None:
+    """One program to its end, counted. Raises `Misuse` if the subject does not have this pool."""
+    program: Sequence[Operation] = ()
     try:
+        differential = Differential(factory, plan.config)
+        program = differential.log
+        programmer = Programmer(dice, plan, differential.capabilities)
+        counts.begin(plan.subset)
         for _ in range(steps):
             before = differential.state
             operation = programmer.next(before)
-            with in_time(operation):
-                outcomes = differential.step(operation)
+            outcomes = differential.step(operation)
             counts.step(operation, outcomes, before, differential.state)
         finish(differential)
     except Violation as violation:
-        return Failure(differential.config, tuple(differential.log), violation)
+        return Failure(plan.config, tuple(program), violation)
     return None
-
-
-def _found(failure: Failure, number: int, out_dir: str | Path | None, name: str) -> Found:
-    trace, path, violation = trace_of(failure), None, failure.violation
-    if out_dir is not None:
-        path = Path(out_dir) / f"{name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(trace, path)
-    return Found(violation.law, violation.detail, number, trace, None if path is None else str(path))

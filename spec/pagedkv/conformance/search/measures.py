@@ -34,7 +34,10 @@ def reached(factory: SubjectFactory, part: Slice, *, seed: int, programs: int, s
 
     A violation is raised as it is: this is for subjects that hold.
     """
-    all_states = exhaustive.run(factory, part).visited
+    report = exhaustive.run(factory, part)
+    if report.violation:
+        raise report.violation
+    all_states = report.visited
     most = max(len(key[0]) for key in all_states)
     met, operations = set[exhaustive.Key](), 0
     capabilities = declared(factory)

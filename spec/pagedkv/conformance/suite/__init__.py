@@ -17,17 +17,20 @@ and for unittest a loop: `for check in checks(run_of(MyAllocator)): check.run()`
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance import corpus
-
+from pagedkv.conformance.differential.in_time import attempting
 from pagedkv.conformance.failures.known import Excuse, KnownFailure, changed
 from pagedkv.conformance.failures.replay import ReplayReport, replay
-from pagedkv.conformance.failures.shrinking import failure_of, minimise, trace_of
+from pagedkv.conformance.failures.shrinking import Failure, failure_of, limit_of, minimise, trace_of
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.slices import Slice
+from pagedkv.conformance.subjects import install_hint
 from pagedkv.conformance.suite.run import Options, Run, run_of
 from pagedkv.conformance.suite.text import broken_text, slug
 from pagedkv.spec import Misuse
@@ -66,7 +69,7 @@ def checks(run: Run) -> list[Check]:
     """The checks of a subject, in order.
 
     >>> [check.name for check in checks(run_of("reference"))][:3]
-    ['sample_trace', 'programs', 'state_machine']
+    ['sample_trace', 'corpus', 'programs']
     """
     found: dict[str, Callable[[], Measures]] = {}
     for each in run.known:
@@ -103,7 +106,11 @@ def _held(run: Run, trace: Trace, what: str, path: Path | None = None) -> Measur
         raise NotApplicable(f"{what} does not apply: {report.detail}")
     if report.verdict == "violation":
         where = path or _written(run, "sample", trace)
-        raise Broken(broken_text(run.name, run.limit_s, what, report, trace, where))
+        failure = None if path else failure_of(trace, run.factory)  # a trace that must hold is nobody's known failure
+        excuse = Excuse(run.known, run.factory)
+        if failure and (known := excuse(failure)) is not None:
+            return {"operations": report.operations, **_excused({known: 1})}
+        raise Broken(broken_text(run, what, report, trace, where))
     return {"operations": report.operations}
 
 
@@ -126,7 +133,7 @@ def _corpus(run: Run) -> Measures:
         path, report = next(iter(broken.items()))
         others = "".join(f"\n  also fails: {other.name}" for other in [*broken][1:])
         where = f"the corpus, {len(broken)} of whose traces fail\n{corpus.traces()[path].header.note}{others}"
-        raise Broken(broken_text(run.name, run.limit_s, where, report, corpus.traces()[path], path))
+        raise Broken(broken_text(run, where, report, corpus.traces()[path], path))
     if not held and not excused:
         raise NotApplicable("no trace of the corpus applies")
     return {**held, **_excused(excused)}
@@ -134,58 +141,72 @@ def _corpus(run: Run) -> Measures:
 
 def _slice(run: Run, part: Slice) -> Measures:
     excuse = Excuse(run.known, run.factory)
-    report = exhaustive.run(run.factory, part, seed=run.seed, excuse=excuse)
+    try:
+        report = exhaustive.run(run.factory, part, seed=run.seed, excuse=excuse)
+    except Misuse as misuse:
+        raise NotApplicable(f"the subject does not have the pool of the slice {part.name}: {misuse}") from misuse
     if report.failure:
         shortest = minimise(run.factory, report.failure, excuse=excuse)
         where = f"the slice {part.name}, after {report.states:,} states and {report.transitions:,} transitions"
-        raise _broken(run, where, f"exhaustive-{part.name}", shortest.violation.law, trace_of(shortest))
+        raise _broken(run, where, f"exhaustive-{part.name}", shortest)
     return {"states": report.states, "transitions": report.transitions, **_excused(report.excused)}
 
 
 def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
     excuse = Excuse(run.known, run.factory)
-    report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=excuse)
+    try:
+        report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=excuse)
+    except Misuse as misuse:
+        raise Broken(f"the subject has none of the pools of {programs} programs: {misuse}") from misuse
     if found := report.violation:
         where = f"program {found.program + 1} of {programs}, seed {seed}"
-        raise _broken(run, where, name, found.law, found.trace)
+        raise _broken(run, where, name, found.failure)
     if not report.holds:
         raise Broken(
-            f"declared, but exercised by none of {programs} programs: {', '.join(report.not_exercised)}\n"
+            f"declared, but exercised by none of {report.programs} programs: {', '.join(report.not_exercised)}\n"
             "so nothing is known about it. Declare what is there, or let more programs run (--pagedkv-programs)"
         )
     return {"programs": report.programs, "operations": report.steps, **_excused(report.excused)}
 
 
 def _machine(run: Run) -> Measures:
-    from pagedkv.conformance.suite.machine import hold_with_database  # noqa: PLC0415  # the only one with Hypothesis
-
+    try:
+        from pagedkv.conformance.suite.machine import hold  # noqa: PLC0415  # the only one with Hypothesis
+    except ModuleNotFoundError as error:
+        raise NotApplicable(install_hint(error)) from error
     excuse = Excuse(run.known, run.factory)
-    failure, done, excused = hold_with_database(run.factory, slug(run.name), run.budget, run.seed, excuse)
-    if failure:
+    held = hold(run.factory, slug(run.name), run.budget, run.seed, excuse)
+    if held.failure:
         where = "a program of Hypothesis, whose database has it now and tries it first from here on"
-        raise _broken(run, where, "state_machine", failure.violation.law, trace_of(failure))
-    return {**done, **_excused(excused)}
+        raise _broken(run, where, "state_machine", held.failure)
+    counts = held.counts
+    return {"programs": len(counts.programs), "operations": counts.run, **_excused(held.excused)}
 
 
 def _excused(excused: Mapping[str, int]) -> Measures:
     return {f"known {name}": count for name, count in excused.items()}
 
 
-def _broken(run: Run, where: str, what: str, law: str, trace: Trace) -> Broken:
+def _broken(run: Run, where: str, what: str, failure: Failure) -> Broken:
     """The report of a failing program, which is written to disk, and replayed to tell the line at which it fails."""
-    path, report = _written(run, what, trace), replay(trace, run.factory)
+    trace = trace_of(failure)
+    with attempting(limit_of(failure)):
+        path, report = _written(run, what, trace), replay(trace, run.factory)
     if report.verdict != "violation":
-        detail = f"{trace.header.note}\n  Replayed, it {report.verdict}: the subject does not do the same every time"
-        report = ReplayReport("violation", law=law, detail=detail)
-    return Broken(broken_text(run.name, run.limit_s, where, report, trace, path))
+        report = replace(report, law=failure.violation.law, detail=failure.violation.detail)
+    where += f"; {failure.stopped}" if failure.stopped else ""
+    return Broken(broken_text(run, where, report, trace, path))
 
 
-def _written(run: Run, what: str, trace: Trace) -> Path:
-    """A failing trace on disk. Its name is made of subject and check, so that the next run writes it anew."""
+def _written(run: Run, what: str, trace: Trace) -> Path | None:
+    """A failing trace on disk; None, where it cannot be written: then there is the report. Its name is made of subject
+    and check, so that the next run writes it anew."""
     path = run.out / f"{slug(run.name)}-{slug(what)}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save(trace, path)
-    return path
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(trace, path)
+        return path
+    return None
 
 
 class BlockManagerSuite:
@@ -199,7 +220,7 @@ class BlockManagerSuite:
     def run_of_class(cls) -> Run:
         """The subject and options of this class."""
         subject, static = cls.subject, inspect.getattr_static(cls, "subject")
-        if inspect.isfunction(static) and len(inspect.signature(static).parameters) > 1:
+        if inspect.isfunction(static) and next(iter(inspect.signature(static).parameters), "") == "self":
             subject = cls().subject  # a method
         return run_of(subject, cls.options, name=subject if isinstance(subject, str) else cls.__name__)
 
@@ -207,13 +228,8 @@ class BlockManagerSuite:
         """Make a test of each check."""
         import pytest  # noqa: PLC0415  # the checks themselves do without
 
-        from pagedkv.conformance.plugin.summary import Summary  # noqa: PLC0415  # as pytest
-
         if "check" not in metafunc.fixturenames:
             return
-        plugins = metafunc.config.pluginmanager
-        if not any(isinstance(plugin, Summary) for plugin in plugins.get_plugins()):
-            plugins.register(Summary(), "pagedkv-summary")
         try:
             found = checks(type(self).run_of_class())
         except (Misuse, TraceError) as error:
@@ -226,13 +242,17 @@ class BlockManagerSuite:
 
         from pagedkv.conformance.plugin.summary import properties  # noqa: PLC0415  # as above
 
-        told = properties(check.of, {})
+        done: Measures = {}
+        report = why = ""
         try:
-            told += properties(None, check.run())
+            done = check.run()
         except Broken as broken:
-            pytest.fail(str(broken), pytrace=False)
-        except NotApplicable as why:
-            pytest.skip(str(why))
-        finally:
-            for name, value in told:
-                record_property(name, value)
+            report = str(broken)
+        except NotApplicable as not_applicable:
+            why = str(not_applicable)
+        for name, value in [*properties(check.of, {}), *properties(None, done)]:
+            record_property(name, value)
+        if report:  # not in the handler, where pytest would tell it twice
+            pytest.fail(report, pytrace=False)
+        if why:
+            pytest.skip(why)

@@ -7,6 +7,7 @@ share them.
 30000
 """
 
+import os
 import random
 import subprocess
 from collections.abc import Mapping
@@ -45,10 +46,10 @@ def profile(name: str) -> Profile:
 
 def seed_of_commit(directory: str | Path = ".") -> int:
     """A seed that follows the commit: a failure can be repeated, and a new commit tries new programs. Without git or a
-    commit it is drawn at random; whoever calls prints it."""
+    commit it is drawn at random, once for all workers of pytest-xdist; whoever calls prints it."""
     command = ["git", "rev-parse", "--verify", "--quiet", "HEAD"]
     try:
         told = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True, timeout=10).stdout
         return int(told[:8], 16)
     except (OSError, subprocess.SubprocessError, ValueError):
-        return random.SystemRandom().randrange(1 << 32)
+        return random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID")).randrange(1 << 32)

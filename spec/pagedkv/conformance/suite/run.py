@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+from pagedkv.conformance.differential.violation import raised
 from pagedkv.conformance.failures.known import KnownFailure, load, of_subject
 from pagedkv.conformance.programs.counting import exercised
-from pagedkv.conformance.programs.plans import small
+from pagedkv.conformance.programs.plans import NEEDS, allows, probe
+from pagedkv.conformance.subjects import install_hint
 from pagedkv.conformance.subjects import subject as subject_named
 from pagedkv.conformance.suite.profiles import Profile, profile, seed_of_commit
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
+from pagedkv.spec.trace import load as load_trace
 
-REQUIRED = ("capabilities", "admit", "append", "commit", "free", "observe")
+REQUIRED: Final = ("capabilities", "admit", "append", "commit", "free", "observe")
 """What every subject has."""
 
 
@@ -41,7 +45,9 @@ class Run:
     """A subject, and what it is to be held against."""
 
     name: str
-    """As in `--subject`: reports tell with it how to repeat what they found."""
+    """As reports have it."""
+    subject: str
+    """As in `--subject`, so that a command can repeat what was found; empty if no name leads to it."""
     factory: SubjectFactory
     capabilities: Capabilities
     budget: Profile
@@ -66,16 +72,18 @@ def run_of(subject: SubjectFactory | str, options: Options | None = None, *, nam
     pagedkv.spec.misuse.Misuse: steps=0 is not allowed: expected an integer >= 1
     """
     chosen = options or Options()
-    for argument in ("programs", "steps"):
-        if (value := getattr(chosen, argument)) is not None and value < 1:
-            raise Misuse(argument, value, "an integer >= 1")
+    for argument, least in (("programs", 1), ("steps", 1), ("seed", 0)):
+        if (value := getattr(chosen, argument)) is not None and value < least:
+            raise Misuse(argument, value, f"an integer >= {least}")
     budget = profile(chosen.profile)
     programs = chosen.programs or budget.programs
     factory = subject_named(subject, limit_s=chosen.limit_s) if isinstance(subject, str) else subject
     if name is None:
         name = subject if isinstance(subject, str) else getattr(subject, "__qualname__", repr(subject))
+    found = subject if isinstance(subject, str) else _named(subject)
     return Run(
         name=name,
+        subject=found,
         factory=factory,
         capabilities=capabilities_of(name, factory),
         budget=replace(
@@ -83,38 +91,57 @@ def run_of(subject: SubjectFactory | str, options: Options | None = None, *, nam
             machine_programs=min(programs, budget.machine_programs),
         ),
         seed=seed_of_commit() if chosen.seed is None else chosen.seed,
-        known=of_subject(load(chosen.known_failures), name) if chosen.known_failures else (),
+        known=of_subject(load(chosen.known_failures), name, found) if chosen.known_failures else (),
         traces=trace_files(chosen.traces),
         out=Path(chosen.out),
         limit_s=chosen.limit_s,
     )  # fmt: skip
 
 
+def _named(factory: SubjectFactory) -> str:
+    """The name under which a factory is found, if there is one."""
+    name = f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', '')}"
+    try:
+        return name if subject_named(name) is factory else ""
+    except (Misuse, ImportError):  # it is local to something, or bound to it
+        return ""
+
+
 def trace_files(traces: str | Path | None) -> tuple[Path, ...]:
-    """A trace file, or those of a directory."""
+    """A trace file, or those of a directory. `TraceError` if one is none: better now than after all the rest."""
     if traces is None:
         return ()
     path = Path(traces)
     files = tuple(sorted(path.glob("*.jsonl"))) if path.is_dir() else (path,)
     if not files or not all(file.is_file() for file in files):
         raise Misuse("traces", str(traces), "a trace file, or a directory with *.jsonl in it")
+    for file in files:
+        load_trace(file)
     return files
 
 
 def capabilities_of(name: str, factory: SubjectFactory) -> Capabilities:
     """What a subject declares, with everything switched on that it has. `Misuse` if it is no subject."""
     try:
-        made = small(factory)
+        made = probe(factory)
         missing = [attribute for attribute in REQUIRED if not hasattr(made, attribute)]
         found = None if missing else made.capabilities
     except Misuse as misuse:
+        if misuse.argument == "subject":  # its process says so
+            raise
         raise Misuse("subject", name, f"one that can be made, if need be without a prefix cache ({misuse})") from misuse
-    except ImportError:
-        raise  # names what is not installed
+    except ImportError as error:
+        raise Misuse("subject", name, f"one that can be made here; {install_hint(error)}") from error
     except (Exception, SystemExit) as error:
-        raise Misuse("subject", name, f"a factory that makes a subject from a Config (it raised {error!r})") from error
+        raise Misuse(
+            "subject", name, f"a factory that makes a subject from a Config (it raised {raised(error)})"
+        ) from error
     if missing:
         raise Misuse("subject", name, f"a subject (the {type(made).__name__} has no {', '.join(missing)})")
     if not isinstance(found, Capabilities):
         raise Misuse("subject", name, f"one that declares a Capabilities, not a {type(found).__name__}")
+    undone = {kind: needs for kind, needs in NEEDS.items() if allows(found, kind) and not hasattr(made, kind)}
+    if undone:
+        kind, needs = next(iter(undone.items()))
+        raise Misuse("subject", name, f"a subject with {kind}, since it declares {' or '.join(needs.split())}")
     return found

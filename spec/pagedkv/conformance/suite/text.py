@@ -2,14 +2,21 @@
 
 import re
 import shlex
+from collections.abc import Collection
+from itertools import count
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pagedkv.conformance.differential.violation import COPIED
 from pagedkv.conformance.failures.known import entry_for
 from pagedkv.conformance.failures.replay import ReplayReport
+from pagedkv.conformance.suite.run import Run
 from pagedkv.spec.trace import Trace, dumps
 
+OF_THE_COPY: Final = "Replayed on a subject that is not copied, it holds."
+NOT_AGAIN: Final = "Replayed, it holds: the subject does not do the same every time."
+REPLAY: Final = "from pagedkv.conformance.failures.replay import replay; from pagedkv.spec.trace import load"
 MOST_LINES: Final = 16
 """Of a trace that are shown; of a longer one, the last before the failure."""
 
@@ -24,46 +31,60 @@ def slug(text: str) -> str:
 
 
 def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> list[str]:
-    """The commands that go on from a trace, for a shell.
+    """The commands that go on from a trace, for a shell. Without the name of a subject, what to call in Python.
 
     >>> go_on("failures/a b.jsonl", "command:./mine --fast", 0.5)[1]
     "repeat it:  pagedkv replay 'failures/a b.jsonl' --subject 'command:./mine --fast' --limit-s 0.5"
     """
     trace = shlex.quote(str(path))
-    options = f" --subject {shlex.quote(subject)}" if subject else ""
-    options += "" if limit_s is None else f" --limit-s {limit_s:g}"
-    return [f"draw it:    pagedkv explain {trace}", f"repeat it:  pagedkv replay {trace}{options}"]
+    options = f" --subject {shlex.quote(subject)}" + ("" if limit_s is None else f" --limit-s {limit_s:g}")
+    again = f"pagedkv replay {trace}{options}" if subject else f"replay(load({str(path)!r}), …)  # {REPLAY}"
+    return [f"draw it:    pagedkv explain {trace}{options if subject else ''}", f"repeat it:  {again}"]
 
 
-def broken_text(
-    subject: str, limit_s: float | None, where: str, report: ReplayReport, trace: Trace, path: Path
-) -> str:  # fmt: skip
+def broken_text(run: Run, where: str, report: ReplayReport, trace: Trace, path: Path | None) -> str:
     """The law and how it is broken, the trace with the line that breaks it marked, and the commands that go on from
-    there. `report` is of a replay of the trace on the subject."""
-    operations = len(trace.lines)
+    there. `report` is of a replay of the trace on the subject; if that holds, it does not do the same every time."""
+    operations, repeats = len(trace.lines), report.verdict == "violation"
     lines = [
         f"BROKEN: {report.law}",
         f"  {report.detail}",
         f"in {where}",
         "",
-        f"{path} ({operations} operation{'s' * (operations != 1)}):",
-        *_shown(trace, report.at_line),
+        f"{path or f'nothing can be written to {run.out}'} ({operations} operation{'s' * (operations != 1)}):",
+        *_shown(trace, report.at_line, repeats),
         "",
-        *(f"  {line}" for line in go_on(path, subject, limit_s)),
-        "  pin it:     move the file beside that of --pagedkv-known-failures, which gets an entry:",
-        *(f"    {line}" for line in entry_for(path.name, report.at_line, report.law).splitlines()),
     ]
+    if not repeats:
+        lines += [f"  {OF_THE_COPY if report.law == COPIED else NOT_AGAIN}", ""]
+    if path:
+        lines += [f"  {line}" for line in go_on(path, run.subject, run.limit_s)]
+    if path and repeats:
+        name = _free_name(path, {each.name for each in run.known})
+        lines += pin_it("--pagedkv-known-failures", path.name, name, report.at_line, report.law)
     return "\n".join(lines)
 
 
-def _shown(trace: Trace, at_line: int | None) -> list[str]:
+def pin_it(option: str, file: str, name: str, line: int | None, law: str) -> list[str]:
+    """How to pin a trace as a known failure, under a name that is free."""
+    renamed = "" if name == file else f" as {name}"
+    what = f"  pin it:     copy the file{renamed} beside that of {option}, which gets an entry:"
+    return [what, *(f"    {text}" for text in entry_for(name, line, law).splitlines())]
+
+
+def _free_name(path: Path, pinned: Collection[str]) -> str:
+    names = (f"{path.stem}-{number}{path.suffix}" for number in count(2))
+    return path.name if path.name not in pinned else next(name for name in names if name not in pinned)
+
+
+def _shown(trace: Trace, at_line: int | None, repeats: bool) -> list[str]:
     """The lines of a trace up to the one that is marked, without the note, which says what the report says."""
     shown = []
     for number, text in enumerate(dumps(replace(trace, header=replace(trace.header, note=""))).splitlines(), start=1):
         shown.append(f"{'>' if number == at_line else ' '} {number:>2}  {text}")
         if number == at_line:
             break
-    else:
+    if at_line is None and repeats:
         shown.append(">     (here everything is computed and freed)")
     left_out = len(shown) - MOST_LINES
     return shown if left_out <= 0 else [shown[0], f"      … {left_out} lines …", *shown[left_out + 1 :]]

@@ -10,8 +10,9 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pagedkv.cli.inputs import BadInput, aside, install_hint, progress
+from pagedkv.cli.inputs import BadInput, aside, progress
 from pagedkv.cli.report import Section, merged
+from pagedkv.conformance.subjects import install_hint
 
 
 @dataclass(frozen=True)

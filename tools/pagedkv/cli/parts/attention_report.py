@@ -42,8 +42,8 @@ def report_lines(report: AttentionReport, how: str) -> list[str]:
     ]
     for failure in report.failures:
         lines += [f"VIOLATED {failure.kind} {failure.law}: {failure.detail}", f"  {failure.case}"]
-    if report.not_exercised:
-        lines.append(f"not tested, because the subject does not declare it: {', '.join(report.not_exercised)}")
+    if report.undeclared:
+        lines.append(f"not tested, because the subject does not declare it: {', '.join(report.undeclared)}")
     return lines
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from pagedkv.cli.exhaust import slice_lines
-from pagedkv.cli.fuzz import report_lines, run_programs
+from pagedkv.cli.fuzz import run_programs
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.parts.exhaustive import held_slices
@@ -22,6 +22,6 @@ def run(options: Options) -> Section:
     results = held_slices("device", factory, options, limit)
     options.say("device: random programs")
     found = run_programs(factory, options.seed, programs, STEPS, options.out, lambda done, operations: None)
-    holds = found.holds and all(result["holds"] for result in results)
+    holds = found.report.holds and all(result["holds"] for result in results)
     data = {"slices": results, "max_states": limit, "programs": found.as_json()}
-    return Section("device pool", verdict(holds), (*slice_lines(results), *report_lines(found)), data)
+    return Section("device pool", verdict(holds), (*slice_lines(results), *found.lines()), data)

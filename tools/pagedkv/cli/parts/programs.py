@@ -1,6 +1,6 @@
 """Part of `verify`: random programs."""
 
-from pagedkv.cli.fuzz import report_lines, run_programs
+from pagedkv.cli.fuzz import run_programs
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
@@ -17,5 +17,5 @@ def run(options: Options) -> Section:
             options.say(f"programs: {programs} programs, {operations:,} operations")
 
     programs = QUICK_PROGRAMS if options.quick else PROGRAMS
-    report = run_programs(subject_factory(options.subject), options.seed, programs, STEPS, options.out, tell)
-    return Section("random programs", verdict(report.holds), tuple(report_lines(report)), report.as_json())
+    fuzzed = run_programs(subject_factory(options.subject), options.seed, programs, STEPS, options.out, tell)
+    return Section("random programs", verdict(fuzzed.report.holds), tuple(fuzzed.lines()), fuzzed.as_json())

@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pagedkv.conformance.adapters.attention.catalogue import ENTRIES, HERE, Entry, beside
+from pagedkv.conformance.adapters.attention.catalogue import ENTRIES, HERE, Entry
 from pagedkv.conformance.adapters.attention.holding import hold, record
 
 MISSING = 2
@@ -41,10 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(parsed: argparse.Namespace, entry: Entry, subject: Any) -> int:
     """Hold the subject to all that it declares, tell, and write the data if asked to."""
     size = parsed.size or entry.size
-    held = hold(
-        subject, seed=parsed.seed, size=size, extra=beside(subject.capabilities),
-        progress=lambda text: print(text, file=sys.stderr, flush=True),
-    )  # fmt: skip
+    held = hold(subject, seed=parsed.seed, size=size, progress=lambda text: print(text, file=sys.stderr, flush=True))
     data = record(
         subject, held, entry.verdicts, factory=entry.factory, command=f"python -m {HERE} {parsed.name}",
         date=date.today().isoformat(), not_run=entry.not_run,

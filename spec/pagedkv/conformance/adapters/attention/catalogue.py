@@ -1,15 +1,13 @@
 """The kernels of others that are held against the specification, by the name of their page."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from pagedkv.conformance.adapters.attention import verdicts
 from pagedkv.conformance.adapters.attention.holding import Verdict
-from pagedkv.conformance.attention import Case
-from pagedkv.conformance.attention.plan import Check, Size
-from pagedkv.spec.attention_subject import AttentionCapabilities
+from pagedkv.conformance.attention.plan import Size
 
 HERE: Final = "pagedkv.conformance.adapters.attention"
 
@@ -64,14 +62,3 @@ ENTRIES: Final[dict[str, Entry]] = {
         f"gives such a request the length 1. Not run: its backend, which chooses slots and splits; {INTERPRETED}",
     ),
 }  # fmt: skip
-
-
-def beside(capabilities: AttentionCapabilities) -> list[Check]:
-    """Checks that the plan of the kit does not make: a window of one position, which is no window to some."""
-    if not capabilities.window:
-        return []
-    case = Case(dtype=capabilities.dtypes[0], block_size=32, lengths=(9, 40, 33), query_lens=(1, 1, 1), head_dim=64)
-    cases = [replace(case, window=1)]
-    if capabilities.causal_prefill:
-        cases.append(replace(case, window=1, query_lens=(1, 12, 2)))
-    return [Check(law, each) for each in cases for law in ("bound", "one_hot", "census", "dead_blocks")]

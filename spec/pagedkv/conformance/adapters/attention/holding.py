@@ -6,14 +6,16 @@ is leave requests out that its kernel does not take, or the whole case.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeAlias
 
-from pagedkv.conformance.attention import Case, check_law, planned_checks
-from pagedkv.conformance.attention.plan import Check, Configuration, Size, configurations
-from pagedkv.conformance.attention.runner import fit, smallest
 from pagedkv.conformance.adapters.attention.tensors import installed_version
+from pagedkv.conformance.attention import Case, planned_checks
+from pagedkv.conformance.attention.bench import Bench
+from pagedkv.conformance.attention.judging import fit, judge, smallest
+from pagedkv.conformance.attention.plan import Configuration, Size, configurations
+from pagedkv.conformance.attention.runner import shapes_of
 from pagedkv.spec.attention_subject import AttentionCapabilities
 
 Features: TypeAlias = tuple[str, ...]
@@ -77,37 +79,36 @@ def hold(
     seed: int = 0,
     size: Size = "tiny",
     only: Sequence[Configuration] | None = None,
-    extra: Sequence[Check] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Held:
-    """Hold a subject to every law that its capabilities call for, and to `extra` checks.
+    """Hold a subject to every law that its capabilities call for.
 
     Args:
-        subject: an `AttentionSubject`; its `fit(case)`, if it has one, gives the part of a case that it is made for.
+        subject: an `AttentionSubject`.
         seed: draws all contents and placements.
         size: "tiny" for an interpreted kernel, "full" for a compiled one.
         only: the configurations to run; None: all that the capabilities call for.
-        extra: checks beside those of the plan.
         progress: called with a line of text before each configuration.
     """
     start, planned = time.perf_counter(), configurations(subject.capabilities, size) if only is None else only
     violations: dict[tuple[str, Features], Violation] = {}
     laws, checks, left_out = dict[str, None](), 0, 0
+    fixed = {name for shape in shapes_of(subject) for name in shape}
     for index, configuration in enumerate(planned):
         if progress is not None:
             progress(f"{index + 1}/{len(planned)}: {configuration.dtype} {'+'.join(configuration.features)}")
         failed = set[str]()
-        beside = [check for check in extra if check.case.dtype == configuration.dtype and index == 0]
-        for law, case in [*_planned(subject, configuration, size, seed), *beside]:
+        for law, case in planned_checks(subject, configuration, size, seed):
             fitted = fit(subject, case)
             left_out += fitted is None
             if fitted is None or law in failed:
                 continue
             laws[law], checks = None, checks + 1
-            detail = check_law(subject, law, fitted)
-            if detail is not None:
+            judged = judge(Bench(subject), law, fitted)
+            if judged.detail is not None:
                 failed.add(law)
-                found = Violation(law, *smallest(subject, law, fitted, detail))
+                small, judged = smallest(subject, law, fitted, judged, fixed)
+                found = Violation(law, small, str(judged.detail))
                 violations.setdefault(found.key, found)
     return Held(checks, left_out, tuple(laws), tuple(violations.values()), time.perf_counter() - start)
 
@@ -159,20 +160,3 @@ def declared(capabilities: AttentionCapabilities) -> list[str]:
     """
     named = [field.name for field in fields(capabilities) if getattr(capabilities, field.name) is True]
     return [*capabilities.dtypes, *named]
-
-
-def with_positions(case: Case) -> Case | None:
-    """The case without the requests that bring more rows than they have positions; None if none is left."""
-    kept = [(n, m) for n, m in zip(case.lengths, case.query_lens, strict=True) if m <= n]
-    if not kept or not sum(rows for _, rows in kept):
-        return None
-    lengths, query_lens = zip(*kept, strict=True)
-    return replace(case, lengths=lengths, query_lens=query_lens)
-
-
-def _planned(subject: Any, configuration: Configuration, size: Size, seed: int) -> Iterator[Check]:
-    """The checks of a configuration, through the shapes that a subject is made for, in turns."""
-    shapes: Sequence[Mapping[str, int]] = getattr(subject, "shapes", ({},))
-    planned = [planned_checks(subject, configuration, size, seed, shape) for shape in shapes]
-    for index, checks in enumerate(zip(*planned, strict=True)):
-        yield checks[index % len(checks)]

@@ -8,7 +8,6 @@ import math
 from typing import Any
 
 from pagedkv.conformance.adapters import third_party
-from pagedkv.conformance.adapters.attention.holding import with_positions
 from pagedkv.conformance.adapters.attention.tensors import (
     UNIT_ROUNDOFF,
     Launch,
@@ -17,7 +16,7 @@ from pagedkv.conformance.adapters.attention.tensors import (
     launch_of,
     optional,
 )
-from pagedkv.conformance.attention import Case
+from pagedkv.conformance.attention import Case, with_positions
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import Misuse, ceil_div
 

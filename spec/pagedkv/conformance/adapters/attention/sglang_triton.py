@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from pagedkv.conformance.adapters import third_party
-from pagedkv.conformance.adapters.attention.holding import with_positions
 from pagedkv.conformance.adapters.attention.interpreted import Run, loaded
 from pagedkv.conformance.adapters.attention.tensors import (
     UNIT_ROUNDOFF,
@@ -24,7 +23,7 @@ from pagedkv.conformance.adapters.attention.tensors import (
     optional,
     slots_of,
 )
-from pagedkv.conformance.attention import Case
+from pagedkv.conformance.attention import Case, with_positions
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
 

@@ -8,7 +8,6 @@ does, and cuts requests into splits by itself.
 from typing import Any
 
 from pagedkv.conformance.adapters import third_party
-from pagedkv.conformance.adapters.attention.holding import with_positions
 from pagedkv.conformance.adapters.attention.tensors import (
     UNIT_ROUNDOFF,
     Reading,
@@ -16,7 +15,7 @@ from pagedkv.conformance.adapters.attention.tensors import (
     launch_of,
     optional,
 )
-from pagedkv.conformance.attention import Case
+from pagedkv.conformance.attention import Case, with_positions
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
 

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from pagedkv.conformance.adapters import third_party
-from pagedkv.conformance.adapters.attention.holding import with_positions
 from pagedkv.conformance.adapters.attention.interpreted import Run, interpreting, loaded
 from pagedkv.conformance.adapters.attention.tensors import (
     UNIT_ROUNDOFF,
@@ -20,7 +19,7 @@ from pagedkv.conformance.adapters.attention.tensors import (
     optional,
     tensor_of,
 )
-from pagedkv.conformance.attention import Case
+from pagedkv.conformance.attention import Case, with_positions
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import ceil_div
 

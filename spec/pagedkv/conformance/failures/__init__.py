@@ -1,0 +1,1 @@
+"""Programs that break a law: made short, replayed, pinned; see `pagedkv.conformance`."""

