@@ -27,7 +27,7 @@ command that shows it and what that prints, and with a verdict, which was given 
 documentation and issues: a *bug*; a *documented choice* that our laws do not allow for; *our misunderstanding*, where
 the law asks what was never promised; a *limit of the adapter*. [What the laws say](#what-the-laws-say) is at the end.
 
-This page is made by `python -m tests.adapters.page` of what `make adapters` measured.
+This page is made by `python -m tests.adapters.page` of what `make adapters` and `make adapters-attention` measured.
 """
 
 MEANT: Final = {
