@@ -9,29 +9,18 @@ their own host code says how the kernel is launched. Nothing of vLLM is part of 
 import importlib.util
 import os
 import sys
-from enum import IntEnum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import torch
 import triton
 import triton.language as tl
+from pagedkv.conformance.adapters.attention.vllm_triton import OPS, KVQuantMode
 from pagedkv.optimized.attention.shipped import Configuration, launch_for
 from pagedkv.optimized.audit.recorder import recording_launches
 from pagedkv.optimized.launch import Launch
 
-OPS = "vllm.v1.attention.ops"
 GROUP, HEAD_DIM, PAGE, KV_HEADS, SPLITS = 8, 128, 16, 2, 16
-
-
-class KVQuantMode(IntEnum):
-    """The modes that the host code asks for; none of them is used."""
-
-    NONE = 0
-    FP8_PER_TENSOR = 1
-    INT8_PER_TOKEN_HEAD = 2
-    FP8_PER_TOKEN_HEAD = 3
-    INT4_PER_TOKEN_HEAD = 4
 
 
 def launches(target: str) -> list[Launch]:

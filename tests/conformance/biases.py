@@ -26,13 +26,13 @@ from typing import Any, Final
 from pagedkv.conformance.differential import in_time
 
 from pagedkv.conformance.search import fuzz
-from tests.conformance.mutants.mutation import Mutant, Replacement, mutated_module
 from pagedkv.conformance.failures.shrinking import ATTEMPTS, BUDGET_S, Failure, Shrinker
 from pagedkv.spec import Config
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 
 from tests.conformance.broken_manager import BROKEN_MANAGERS
 from tests.conformance.illegal import ILLEGAL
+from tests.conformance.mutants.mutation import Mutant, Replacement, mutated_module
 from tests.conformance.real_bugs.collected import RECORDS
 
 PROGRAMS: Final = 100

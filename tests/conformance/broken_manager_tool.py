@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.conformance.mutants.mutation import Mutant, Replacement
 from pagedkv.optimized import subject
 from pagedkv.optimized.loops import compiled
+
+from tests.conformance.mutants.mutation import Mutant, Replacement
 
 _PACKAGE: Final = "pagedkv.optimized"
 _SUBJECT: Final = "subject"

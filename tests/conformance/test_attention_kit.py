@@ -14,7 +14,6 @@ from pagedkv.conformance.attention.cases import STYLES, contents
 from pagedkv.conformance.attention.cases import cast as round_to
 from pagedkv.conformance.attention.placement import FILLS, Placement, place
 from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Size, checks, configurations
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.spec.arrays import stored
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.masks import row_positions, seen
@@ -22,6 +21,7 @@ from pagedkv.spec.words import Misuse
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
 from tests.conformance.attention_mutants import MUTANTS, TILED
 from tests.conformance.attention_tiled import TiledAttention
+from tests.conformance.mutants.mutation import Mutant
 
 
 def test_a_right_kernel_passes() -> None:

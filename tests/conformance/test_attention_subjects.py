@@ -7,12 +7,12 @@ import torch
 
 from pagedkv.conformance.attention import Configuration, check_law, planned_checks, run
 from pagedkv.conformance.attention.plan import LAWS, OPTIONS, configurations
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.attention.backends import BackendName
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention, OptimizedAttention
 from pagedkv.reference.attention import ReferenceAttention
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
 from tests.conformance.move_kernel_mutants import MOVE_MUTANTS
+from tests.conformance.mutants.mutation import Mutant
 
 MASKED = tuple(name for name in OPTIONS if name != "non_causal")
 LARGE = (Configuration("float32"), Configuration("float16", ("causal_prefill",)), Configuration("bfloat16", MASKED))

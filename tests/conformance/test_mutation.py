@@ -6,12 +6,12 @@ import sys
 import pagedkv.reference.manager
 import pagedkv.reference.pool
 import pytest
-from tests.conformance.mutants.mutation import MutationError, altered, mutated_module
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec.words import Config
 
 from tests.conformance.illegal import ILLEGAL
 from tests.conformance.legal import LEGAL
+from tests.conformance.mutants.mutation import MutationError, altered, mutated_module
 
 RELEASE = ("self.references[block] -= 1", "pass")
 

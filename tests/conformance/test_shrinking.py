@@ -14,7 +14,6 @@ from pagedkv.conformance.failures import shrinking
 from pagedkv.conformance.failures.replay import replay
 from pagedkv.conformance.failures.shrinking import (
     Failure,
-    Program,
     attempt,
     cost_of,
     fault,
@@ -23,7 +22,7 @@ from pagedkv.conformance.failures.shrinking import (
     trace_of,
 )
 from pagedkv.conformance.failures.steps import cost, single_steps
-from pagedkv.conformance.failures.text import cut
+from pagedkv.conformance.failures.text import Program, cut
 from pagedkv.conformance.programs.choosing import Dice
 from pagedkv.conformance.programs.generator import Programmer
 from pagedkv.conformance.programs.plans import declared, draw_plan

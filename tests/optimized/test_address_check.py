@@ -12,13 +12,14 @@ import torch
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from tests.conformance.mutants.mutation import mutated_module
 from pagedkv.optimized.attention.shipped import Configuration, launch_for
 from pagedkv.optimized.audit.address_check import arguments_of, kv_loads, narrow_products, places_of
 from pagedkv.optimized.audit.aot import compiled_kernel
 from pagedkv.optimized.audit.ttir import Value, parse
 from pagedkv.optimized.device import shipped as pool
 from pagedkv.optimized.launch import Launch
+
+from tests.conformance.mutants.mutation import mutated_module
 
 address_kernels: Any = import_module(".address_kernels", __package__)
 GUILTY = sorted(name for name in vars(address_kernels) if name.endswith("_kernel") and name != "innocent_kernel")

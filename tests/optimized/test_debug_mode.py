@@ -10,12 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.conformance.mutants.mutation import mutated_module
 from pagedkv.optimized import copy_blocks, gather_kv, paged_attention, write_kv
 from pagedkv.optimized.attention import attend, debug, gathering, moves
 from pagedkv.optimized.attention.arguments import AttentionCall, Mask
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.spec import Misuse
+
+from tests.conformance.mutants.mutation import mutated_module
 
 BLOCKS, SIZE, WIDTH = 5, 3, 4
 """Of the pool, and the columns of the tables."""

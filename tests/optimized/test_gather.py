@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized import gather_kv, write_kv
 from pagedkv.optimized.attention.move_launches import gather_launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
@@ -14,6 +13,7 @@ from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
 from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.spec import Misuse
 from tests.conformance.move_kernel_mutants import GATHER_MUTANTS
+from tests.conformance.mutants.mutation import Mutant
 from tests.optimized.gather_laws import LAWS, MIXED, Case, Gather, broken, same_bits
 
 

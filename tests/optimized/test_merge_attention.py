@@ -10,7 +10,6 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton exists for Linux only")
 
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.attention.merge_launches import merge_attention_launch
 from pagedkv.optimized.attention.torch_backend import TorchBackend
 from pagedkv.optimized.audit.aot import audit_launch, compiled_kernel
@@ -20,6 +19,7 @@ from pagedkv.optimized.cpu.backend import CpuBackend
 from pagedkv.optimized.kernels.merge_attention import merge_attention_kernel
 from pagedkv.optimized.launch import Launch
 from tests.conformance.move_kernel_mutants import MERGE_MUTANTS
+from tests.conformance.mutants.mutation import Mutant
 from tests.optimized.gather_laws import broken, same_bits
 from tests.optimized.merge_laws import LAWS, Merge, excess, parts, run
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized import BlockCopier, copy_blocks
 from pagedkv.optimized.attention.move_launches import (
     address_table, copy_groups, copy_launch, gather_launch, write_launch,
@@ -24,6 +23,8 @@ from pagedkv.optimized.kernels.write_kv import write_kv_kernel
 from pagedkv.optimized.launch import Launch
 from pagedkv.spec import Misuse
 from tests.conformance.move_kernel_mutants import NARROW_MUTANTS
+from tests.conformance.mutants.attention import small_launch
+from tests.conformance.mutants.mutation import Mutant
 from tests.optimized.gather_laws import laid_out, random_bits, same_bits
 
 SIZES = (1, 3, 16, 7, 256)
@@ -225,14 +226,7 @@ def test_all_accesses_are_16_bytes_wide_and_nothing_spills(name: str, target: st
 
 @pytest.mark.parametrize("mutant", NARROW_MUTANTS, ids=lambda mutant: mutant.name)
 def test_an_offset_of_32_bits_is_seen(mutant: Mutant) -> None:
-    launches, cache, rows = mutant.load(), torch.zeros(4, 2, 2, 16).half(), torch.zeros(8, 2, 16).half()
-    integers = torch.zeros(8, 2, dtype=torch.int32)
-    launch = {
-        "write_kv": lambda: launches.write_launch((rows, rows), (cache, cache), torch.zeros(8, dtype=torch.int64)),
-        "copy_blocks": lambda: launches.copy_launch(launches.copy_groups([cache], [cache])[0], integers),
-        "gather": lambda: launches.gather_launch(cache, integers, torch.zeros(9, dtype=torch.int32), None, rows),
-    }[mutant.module.rpartition(".")[2]]()
-    assert "32 bits" in "; ".join(audit_launch(launch, "sm_90").problems())
+    assert "32 bits" in "; ".join(audit_launch(small_launch(mutant), "sm_90").problems())
 
 
 def widths(launch: Launch, target: str) -> set[tuple[str, int]]:

@@ -6,9 +6,10 @@ from typing import Any, Final
 import torch
 from pagedkv.conformance.attention import check_law, planned_checks
 from pagedkv.conformance.attention.plan import LAWS, configurations
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.audit.aot import audit_launch
+from pagedkv.optimized.launch import Launch
 
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.mutants.records import Hunt, Kill
 from tests.optimized import gather_laws, merge_laws
 
@@ -65,14 +66,19 @@ def _by_laws(
     return Hunt(tuple(kills.values()))
 
 
-def hunt_code(mutant: Mutant, _seed: int) -> Hunt:
-    """What the kernel compiles to: small shapes show nothing of it."""
+def small_launch(mutant: Mutant) -> Launch:
+    """A launch of the kernel that a mutant is of, which the audit compiles: what it shows is in the code alone."""
     launches, cache, rows = mutant.load(), torch.zeros(4, 2, 2, 16).half(), torch.zeros(8, 2, 16).half()
     integers = torch.zeros(8, 2, dtype=torch.int32)
-    launch = {
+    made: dict[str, Callable[[], Launch]] = {
         "write_kv": lambda: launches.write_launch((rows, rows), (cache, cache), torch.zeros(8, dtype=torch.int64)),
         "copy_blocks": lambda: launches.copy_launch(launches.copy_groups([cache], [cache])[0], integers),
         "gather": lambda: launches.gather_launch(cache, integers, torch.zeros(9, dtype=torch.int32), None, rows),
-    }[mutant.module.rpartition(".")[2]]()
-    problems = [problem for problem in audit_launch(launch, "sm_90").problems() if "32 bits" in problem]
+    }
+    return made[mutant.module.rpartition(".")[2]]()
+
+
+def hunt_code(mutant: Mutant, _seed: int) -> Hunt:
+    """What the kernel compiles to: small shapes show nothing of it."""
+    problems = [problem for problem in audit_launch(small_launch(mutant), "sm_90").problems() if "32 bits" in problem]
     return Hunt(tuple(Kill("code", problem, 1) for problem in problems[:1]))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pagedkv.conformance.search import fuzz
-from tests.conformance.mutants.mutation import MutationError
 from pagedkv.conformance.failures.replay import replay
 from pagedkv.spec.trace import Trace
 
 from tests.conformance.mutants.catalogue import CATALOGUE, Entry
+from tests.conformance.mutants.mutation import MutationError
 from tests.conformance.mutants.records import Result
 from tests.conformance.mutants.traces import Stored, stored
 from tests.conformance.mutants.workers import Answer, answers

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
-from tests.conformance.mutants.mutation import Mutant, altered
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.optimized.subject import OptimizedSubject
 from pagedkv.reference.manager import BlockManager
@@ -15,6 +14,7 @@ from tests.conformance import attention_kernel_mutants, attention_mutants, move_
 from tests.conformance.broken_manager import BROKEN_MANAGERS
 from tests.conformance.illegal import ILLEGAL
 from tests.conformance.mutants import attention, device, loops, managers
+from tests.conformance.mutants.mutation import Mutant, altered
 from tests.conformance.mutants.records import AnyMutant, Family
 from tests.conformance.real_bugs.collected import RECORDS
 from tests.conformance.real_bugs.kernel_mutants import BUG_KERNELS

@@ -3,12 +3,12 @@
 from typing import Any, Final, cast
 
 import torch
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.device.pool import DevicePool
 from pagedkv.optimized.device.subject import DeviceSubject
 from pagedkv.spec.subject import SubjectFactory
 
 from tests.conformance.mutants.managers import by_programs, by_slices
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.mutants.records import Hunt, Kill
 from tests.optimized.device.laws import FAULTS, LAWS, Law, broken_invariant, wrong_loops
 from tests.optimized.device.pools import Make, carried_out

@@ -5,7 +5,6 @@ from typing import Final
 
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.exhaustive import slices_for
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
 from pagedkv.conformance.programs.plans import declared
 from pagedkv.spec import Misuse
@@ -13,6 +12,7 @@ from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace
 
 from tests.conformance.mutants.limits import answering
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.mutants.records import Hunt, Kill
 
 PROGRAMS: Final = 3_000

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace
 
+from tests.conformance.mutants.mutation import Mutant
 from tests.optimized import cpu_mutants
 
 AnyMutant: TypeAlias = Mutant | cpu_mutants.Mutant

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.conformance.mutants.mutation import Mutant, Replacement
 from pagedkv.optimized.device import launches, loops
 from pagedkv.optimized.device.loops import compiling
 from pagedkv.optimized.kernels import pool
+
+from tests.conformance.mutants.mutation import Mutant, Replacement
 
 DEVICE: Final = "pagedkv.optimized.device"
 KERNELS: Final = pool.__name__

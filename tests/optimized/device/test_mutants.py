@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.conformance.mutants.mutation import Mutant
 from pagedkv.optimized.device import launches, loops
 from pagedkv.optimized.device.loops import giving_back
 from pagedkv.optimized.device.on_the_cpu import LoopOperations
@@ -19,6 +18,7 @@ from pagedkv.optimized.loops.compiled import IS_COMPILED
 from tests.conformance.mutants.campaign import DATA, results
 from tests.conformance.mutants.catalogue import CATALOGUE, Entry
 from tests.conformance.mutants.device import OF_LOOPS, notices
+from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.mutants.records import Kill
 from tests.optimized.device.laws import LAWS
 from tests.optimized.device.loop_mutants import LOOP_MUTANTS

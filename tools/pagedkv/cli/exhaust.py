@@ -18,7 +18,7 @@ from pagedkv.conformance.programs.plans import declared
 from pagedkv.conformance.search.exhaustive import SliceReport, for_subject, lacks, slices_for, unvisited
 from pagedkv.conformance.search.exhaustive import run as visit
 from pagedkv.conformance.search.slices import SLICES, Slice
-from pagedkv.conformance.suite.text import slug
+from pagedkv.conformance.suite.text import file_name
 from pagedkv.spec.subject import Capabilities
 from pagedkv.spec.trace import load
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         progress(f"exhaust {part.name} ...")
         with aside():
             report = visit(factory, part, seed=arguments.seed, max_states=arguments.max_states, excuse=excuse)
-            results.append(slice_data(report, arguments.out, f"{slug(subject)}-", shorter))
+            results.append(slice_data(report, arguments.out, subject, shorter))
         if report.violation:
             break
     excused = sum(count for result in results for count in result["excused"].values())
@@ -79,10 +79,9 @@ def _asked(arguments: argparse.Namespace, capabilities: Capabilities) -> list[Sl
 
 
 def slice_data(
-    report: SliceReport, out: str, prefix: str = "", shorter: Callable[[Failure], Failure] | None = None
+    report: SliceReport, out: str, subject: str = "", shorter: Callable[[Failure], Failure] | None = None
 ) -> dict[str, Any]:  # fmt: skip
-    """One slice as plain values; a violation is written to `out`, made minimal by `shorter` if that is given. `prefix`
-    is that of the file's name."""
+    """One slice as plain values; a violation is written to `out`, made minimal by `shorter` if that is given."""
     data: dict[str, Any] = {
         "slice": report.name,
         "holds": report.violation is None,
@@ -99,7 +98,7 @@ def slice_data(
             "law": failure.violation.law,
             "detail": failure.violation.detail,
             "stopped": failure.stopped,
-            "trace": write_trace(out, f"{prefix}exhaust-{report.name}", trace_of(failure)),
+            "trace": write_trace(out, file_name(subject, f"exhaust-{report.name}"), trace_of(failure)),
         }
     return data
 

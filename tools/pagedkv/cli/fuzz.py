@@ -20,7 +20,7 @@ from pagedkv.conformance.search.exhaustive import slices_for
 from pagedkv.conformance.search.fuzz import ENOUGH, FuzzReport
 from pagedkv.conformance.search.fuzz import run as fuzz
 from pagedkv.conformance.search.measures import Reached, reached
-from pagedkv.conformance.suite.text import NOT_AGAIN, slug
+from pagedkv.conformance.suite.text import NOT_AGAIN, file_name
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import SubjectFactory
 
@@ -107,8 +107,9 @@ def run_programs(
             factory, seed=seed, programs=programs, steps=steps, minimal=minimal, excuse=excuse, progress=tell, met=_met
         )
     found = report.violation
-    name = f"{slug(subject)}{'-' if subject else ''}fuzz-{seed}-{found.program + 1 if found else ''}"
-    return Fuzzed(report, write_trace(out, name, found.trace) if found else None)
+    if found is None:
+        return Fuzzed(report, None)
+    return Fuzzed(report, write_trace(out, file_name(subject, f"fuzz-{seed}-{found.program + 1}"), found.trace))
 
 
 def _met(failure: Failure) -> None:

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.failures.shrinking import Failure, trace_of
-from pagedkv.conformance.suite.text import go_on, pin_it
+from pagedkv.conformance.suite.text import go_on, pin_it, shown
 from pagedkv.spec import Misuse
-from pagedkv.spec.trace import Trace, dumps, save
+from pagedkv.spec.trace import Trace, save
 
 Status: TypeAlias = Literal["holds", "violated", "not run"]
 WIDTH = 118
@@ -135,12 +135,7 @@ def trace_lines(
     """Where the trace of a violation is, the trace itself, whose last line breaks the law, and what to do with it."""
     count = len(trace.lines)
     lines = [f"{trace_line(path)} ({count} operation{'s' * (count != 1)})"]
-    text = dumps(replace(trace, header=replace(trace.header, note=""))).splitlines()  # the note is told already
-    for number, line in enumerate(text, start=1):
-        if number == 1 or number > len(text) - SHOWN:
-            lines.append(f"  {'>' if number == len(text) else ' '}{number:>3}  {line}")
-        elif number == 2:
-            lines.append(f"        … {len(text) - 1 - SHOWN} lines …")
+    lines += [f"  {line}" for line in shown(trace, count + 1, SHOWN + 1)]
     if path:
         lines += [f"  {line}" for line in go_on(path, subject, limit_s)]
         if law:

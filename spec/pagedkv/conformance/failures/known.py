@@ -29,11 +29,11 @@ from pagedkv.conformance.failures.replay import ReplayReport, replay
 from pagedkv.conformance.failures.shrinking import (
     LIMIT_OF_AN_ATTEMPT_S,
     Failure,
-    Program,
     attempt,
     failure_of,
     limit_of,
 )
+from pagedkv.conformance.failures.text import Program
 from pagedkv.spec import Batch, Misuse, Operation
 from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import SubjectFactory

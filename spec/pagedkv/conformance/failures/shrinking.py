@@ -22,6 +22,7 @@ from pagedkv.conformance.differential.driver import Differential
 from pagedkv.conformance.differential.in_time import IN_TIME, attempting
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.steps import Cost, cost, single_steps
+from pagedkv.conformance.failures.text import Program
 from pagedkv.conformance.programs.generator import may_follow, waiting
 from pagedkv.conformance.programs.plans import NEEDS
 from pagedkv.spec import Admit, Commit, Config, Misuse, Operation, Preempt
@@ -29,8 +30,6 @@ from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import Header, Line, Trace
 from pagedkv.spec.trace_fields import NAMES
-
-Program: TypeAlias = tuple[Operation, ...]
 
 ATTEMPTS: Final = 6_000
 """Programs that `minimise` runs at most."""

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 from pagedkv.conformance.failures.text import (
-    cut, known_lengths, natural_number, number_of, with_number, with_tokens,
+    Program, cut, known_lengths, natural_number, number_of, with_number, with_tokens,
 )  # fmt: skip
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, Config, EndStep, Fork, Lookup, Operation, Pin, Preempt, RequestId, Unpin,
@@ -21,7 +21,6 @@ from pagedkv.spec import (
 from pagedkv.spec.operations import requests_of, rows_of
 from pagedkv.spec.words import Namespace
 
-Program: TypeAlias = tuple[Operation, ...]
 Candidate: TypeAlias = tuple[Config, Program]
 Cost: TypeAlias = tuple[int, ...]
 

@@ -82,7 +82,7 @@ def probe(factory: SubjectFactory) -> BlockManagerSubject:
         return factory(plain)
     except ImportError:
         raise
-    except Exception:
+    except Exception:  # whatever it is: a subject without a prefix cache may say so in its own way
         with suppress(Exception):
             return factory(replace(plain, prefix_cache=False))
         raise

@@ -24,12 +24,12 @@ from typing import Any, TypeAlias
 from pagedkv.conformance.differential.driver import Differential
 from pagedkv.conformance.differential.violation import COPIED, Violation
 from pagedkv.conformance.failures.shrinking import Excusing, Failure
+from pagedkv.conformance.failures.text import Program
 from pagedkv.conformance.search.slices import SLICES, Slice
 from pagedkv.spec import HOLE, Block, Config, Operation, Permute, Refused, RequestId, State
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 
 Key: TypeAlias = tuple[Any, ...]
-Program: TypeAlias = tuple[Operation, ...]
 
 
 @dataclass(frozen=True)

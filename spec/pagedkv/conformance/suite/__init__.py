@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance import corpus
 from pagedkv.conformance.differential.in_time import attempting
-from pagedkv.conformance.failures.known import Excuse, KnownFailure, changed
+from pagedkv.conformance.failures.known import KnownFailure, changed
 from pagedkv.conformance.failures.replay import ReplayReport, replay
 from pagedkv.conformance.failures.shrinking import Failure, failure_of, limit_of, minimise, trace_of
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.slices import Slice
 from pagedkv.conformance.subjects import install_hint
 from pagedkv.conformance.suite.run import Options, Run, run_of
-from pagedkv.conformance.suite.text import broken_text, slug
+from pagedkv.conformance.suite.text import broken_text, file_name, slug
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, TraceError, load, sample, save
 
@@ -105,23 +105,26 @@ def _held(run: Run, trace: Trace, what: str, path: Path | None = None) -> Measur
     if report.verdict == "not applicable":
         raise NotApplicable(f"{what} does not apply: {report.detail}")
     if report.verdict == "violation":
-        where = path or _written(run, "sample", trace)
-        failure = None if path else failure_of(trace, run.factory)  # a trace that must hold is nobody's known failure
-        excuse = Excuse(run.known, run.factory)
-        if failure and (known := excuse(failure)) is not None:
+        known = None if path else _explained(run, trace)  # a trace that must hold is nobody's known failure
+        if known is not None:
             return {"operations": report.operations, **_excused({known: 1})}
-        raise Broken(broken_text(run, what, report, trace, where))
+        raise Broken(broken_text(run, what, report, trace, path or _written(run, "sample", trace)))
     return {"operations": report.operations}
+
+
+def _explained(run: Run, trace: Trace) -> str | None:
+    """The known failure that the failing program of a trace is put down to."""
+    failure = failure_of(trace, run.factory)
+    return failure and run.excuse(failure)
 
 
 def _corpus(run: Run) -> Measures:
     """All traces of the corpus that apply. Of those that fail and that no known failure explains the first is told."""
-    excuse, excused, held = Excuse(run.known, run.factory), Counter[str](), Counter[str]()
+    excused, held = Counter[str](), Counter[str]()
     broken = dict[Path, ReplayReport]()
     for path, trace in corpus.traces().items():
         report = replay(trace, run.factory)
-        failure = failure_of(trace, run.factory) if report.verdict == "violation" else None
-        known = excuse(failure) if failure else None
+        known = _explained(run, trace) if report.verdict == "violation" else None
         if known is not None:
             excused[known] += 1
         elif report.verdict == "violation":
@@ -140,22 +143,20 @@ def _corpus(run: Run) -> Measures:
 
 
 def _slice(run: Run, part: Slice) -> Measures:
-    excuse = Excuse(run.known, run.factory)
     try:
-        report = exhaustive.run(run.factory, part, seed=run.seed, excuse=excuse)
+        report = exhaustive.run(run.factory, part, seed=run.seed, excuse=run.excuse)
     except Misuse as misuse:
         raise NotApplicable(f"the subject does not have the pool of the slice {part.name}: {misuse}") from misuse
     if report.failure:
-        shortest = minimise(run.factory, report.failure, excuse=excuse)
+        shortest = minimise(run.factory, report.failure, excuse=run.excuse)
         where = f"the slice {part.name}, after {report.states:,} states and {report.transitions:,} transitions"
         raise _broken(run, where, f"exhaustive-{part.name}", shortest)
     return {"states": report.states, "transitions": report.transitions, **_excused(report.excused)}
 
 
 def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
-    excuse = Excuse(run.known, run.factory)
     try:
-        report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=excuse)
+        report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=run.excuse)
     except Misuse as misuse:
         raise Broken(f"the subject has none of the pools of {programs} programs: {misuse}") from misuse
     if found := report.violation:
@@ -174,8 +175,7 @@ def _machine(run: Run) -> Measures:
         from pagedkv.conformance.suite.machine import hold  # noqa: PLC0415  # the only one with Hypothesis
     except ModuleNotFoundError as error:
         raise NotApplicable(install_hint(error)) from error
-    excuse = Excuse(run.known, run.factory)
-    held = hold(run.factory, slug(run.name), run.budget, run.seed, excuse)
+    held = hold(run.factory, slug(run.name), run.budget, run.seed, run.excuse)
     if held.failure:
         where = "a program of Hypothesis, whose database has it now and tries it first from here on"
         raise _broken(run, where, "state_machine", held.failure)
@@ -201,8 +201,8 @@ def _broken(run: Run, where: str, what: str, failure: Failure) -> Broken:
 def _written(run: Run, what: str, trace: Trace) -> Path | None:
     """A failing trace on disk; None, where it cannot be written: then there is the report. Its name is made of subject
     and check, so that the next run writes it anew."""
-    path = run.out / f"{slug(run.name)}-{slug(what)}.jsonl"
-    with suppress(OSError):
+    path = run.out / f"{file_name(run.name, slug(what))}.jsonl"
+    with suppress(OSError, Misuse):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(trace, path)
         return path

@@ -1,11 +1,12 @@
 """A subject, and what it is to be held against: the options of a test run, looked at before anything runs."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from pagedkv.conformance.differential.violation import raised
-from pagedkv.conformance.failures.known import KnownFailure, load, of_subject
+from pagedkv.conformance.failures.known import Excuse, KnownFailure, load, of_subject
 from pagedkv.conformance.programs.counting import exercised
 from pagedkv.conformance.programs.plans import NEEDS, allows, probe
 from pagedkv.conformance.subjects import install_hint
@@ -56,6 +57,11 @@ class Run:
     traces: tuple[Path, ...]
     out: Path
     limit_s: float | None = None
+
+    @cached_property
+    def excuse(self) -> Excuse:
+        """Of what is known: that costs runs of every pinned trace, so it is worked out once."""
+        return Excuse(self.known, self.factory)
 
     @property
     def undeclared(self) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 import re
 import shlex
 from collections.abc import Collection
-from itertools import count
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +30,11 @@ def slug(text: str) -> str:
     return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")
 
 
+def file_name(subject: str, what: str) -> str:
+    """Of a failing trace, without its ending: a subject's own, so that none overwrites that of another one."""
+    return f"{slug(subject)}-{what}" if subject else what
+
+
 def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> list[str]:
     """The commands that go on from a trace, for a shell. Without the name of a subject, what to call in Python.
 
@@ -52,7 +57,8 @@ def broken_text(run: Run, where: str, report: ReplayReport, trace: Trace, path: 
         f"in {where}",
         "",
         f"{path or f'nothing can be written to {run.out}'} ({operations} operation{'s' * (operations != 1)}):",
-        *_shown(trace, report.at_line, repeats),
+        *shown(trace, report.at_line),
+        *([">     (here everything is computed and freed)"] if repeats and report.at_line is None else []),
         "",
     ]
     if not repeats:
@@ -77,14 +83,10 @@ def _free_name(path: Path, pinned: Collection[str]) -> str:
     return path.name if path.name not in pinned else next(name for name in names if name not in pinned)
 
 
-def _shown(trace: Trace, at_line: int | None, repeats: bool) -> list[str]:
-    """The lines of a trace up to the one that is marked, without the note, which says what the report says."""
-    shown = []
-    for number, text in enumerate(dumps(replace(trace, header=replace(trace.header, note=""))).splitlines(), start=1):
-        shown.append(f"{'>' if number == at_line else ' '} {number:>2}  {text}")
-        if number == at_line:
-            break
-    if at_line is None and repeats:
-        shown.append(">     (here everything is computed and freed)")
-    left_out = len(shown) - MOST_LINES
-    return shown if left_out <= 0 else [shown[0], f"      … {left_out} lines …", *shown[left_out + 1 :]]
+def shown(trace: Trace, at_line: int | None, most: int = MOST_LINES) -> list[str]:
+    """The lines of a trace up to the one that is marked, the header and the last of them if there are more than `most`;
+    without the note, which says what the report says."""
+    text = dumps(replace(trace, header=replace(trace.header, note=""))).splitlines()[:at_line]
+    lines = [f"{'>' if number == at_line else ' '} {number:>2}  {line}" for number, line in enumerate(text, start=1)]
+    left_out = len(lines) - most
+    return lines if left_out <= 0 else [lines[0], f"      … {left_out} lines …", *lines[left_out + 1 :]]
