@@ -120,12 +120,13 @@ def remote_of(name: str) -> Remote:
         ("process:nobody", "module:factory"),
         ("command:", "a program and its arguments"),
         ("command:'", "a command line"),
-        ("command:/no/such/program --flag", "No such file or directory"),
+        ("command:/no/such/program --flag", "there is no /no/such/program"),
     ],
 )
 def test_what_is_no_subject_is_misuse_of_its_name(name: str, expected: str) -> None:
     with pytest.raises(Misuse, match=r"^subject=") as misuse:
         subject(name)(CONFIG)
+    assert str(misuse.value).startswith(f"subject={name!r} is not allowed: expected ")
     assert expected in str(misuse.value)
 
 

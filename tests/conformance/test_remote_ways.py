@@ -54,7 +54,7 @@ WAYS = {
     "answers with an unknown key": (ONE_LINE, "'colour'"),
     "answers with an unknown outcome": (ONE_LINE, "'perhaps'"),
     "answers twice": (ONE_LINE, "after its answer"),
-    "debugs before its answer": (ONE_LINE, "line='debug: freeing' is not allowed"),
+    "debugs before its answer": (ONE_LINE, "it answered 'debug: freeing', expected one JSON object"),
     "debugs behind its answer": (ONE_LINE, "it said 'debug: freed' after its answer"),
     "says bytes that are no text": (ONE_LINE, "expected UTF-8"),
     "says NaN": (ONE_LINE, "NaN"),

@@ -187,7 +187,7 @@ class Declaring(BlockManager):
 
 
 def test_what_is_declared_has_to_be_there() -> None:
-    with pytest.raises(Misuse, match="with fork, since it declares fork"):
+    with pytest.raises(Misuse, match="has no fork, but declares fork"):
         run_of(Declaring)
 
 

@@ -17,6 +17,16 @@ def exits(config: Config) -> NoReturn:
     sys.exit(0)
 
 
+def something(config: Config) -> object:
+    """No subject."""
+    return {"num_blocks": config.num_blocks}
+
+
+def nothing_fits(config: Config) -> NoReturn:
+    """A subject that has no small pool, and says so."""
+    raise Misuse("num_blocks", config.num_blocks, "more")
+
+
 class Later(BlockManager):
     """Can be made with the smallest pool only."""
 

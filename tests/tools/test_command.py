@@ -93,6 +93,20 @@ def test_a_bad_line_is_named_with_file_and_number(
     assert expected in printed.err
 
 
+@pytest.mark.parametrize(
+    "verb", [["fuzz", "--programs", "1"], ["exhaust", "--slice", "core", "--max-states", "2"], ["replay", SAMPLE]]
+)
+def test_who_forgets_the_subject_is_told_first_what_is_held(
+    verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("no --subject: holding pagedkv's own optimized manager\n")
+    assert json.loads(printed.out)["subject"] == "optimized"
+    assert main([*verb, "--subject", "optimized"]) == 0
+    assert "no --subject" not in capsys.readouterr().err
+
+
 # --- exhaust --------------------------------------------------------------------------------------------------------
 
 

@@ -116,7 +116,9 @@ def test_a_module_that_cannot_be_imported_is_named(
         ("..:x", "..:x"),
         (BAD + "raises", "memory"),
         (BAD + "exits", "SystemExit"),
-        (BAD + "Undeclared", "a Capabilities, not a dict"),
+        (BAD + "Undeclared", "declares capabilities of type dict, not Capabilities"),
+        (BAD + "something", "the dict that it made has no capabilities, admit, "),
+        (BAD + "nothing_fits", "; it raised Misuse('num_blocks=2 is not allowed: expected more') (bad_subjects.py:"),
         ("builtins:int", "Config"),
     ],
 )
@@ -192,16 +194,6 @@ def test_a_full_stdout_ends_with_2(arguments: list[str], unbuffered: str) -> Non
         code, _, stderr = run(arguments, full.fileno(), PYTHONUNBUFFERED=unbuffered)
     assert code == 2
     assert "No space left on device" in the_line(stderr)
-
-
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_pipe_that_nobody_reads_ends_with_2(unbuffered: str) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    code, _, stderr = run(["--version"], write, PYTHONUNBUFFERED=unbuffered)
-    os.close(write)
-    assert code == 2
-    assert "Broken pipe" in the_line(stderr)
 
 
 def test_a_closed_stdout_ends_with_2() -> None:

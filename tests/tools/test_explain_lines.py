@@ -16,7 +16,7 @@ from pagedkv.spec import Config
 from pagedkv.spec.trace import Expect, parse, sample
 
 from pagedkv.cli import explain
-from pagedkv.cli.main import main
+from pagedkv.cli.main import UNREAD, main
 
 from tests.tools.test_command import HEADER
 
@@ -67,7 +67,7 @@ def test_the_lines_that_are_asked_for_are_drawn(
     assert main(["explain", "--lines", lines, long_trace(tmp_path, (300,))]) == 1
     text = capsys.readouterr().out
     assert drawn(text) == expected
-    assert "1 of 400 operations are not as expected" in text
+    assert "1 of 400 operations is not as expected" in text
 
 
 @pytest.mark.parametrize("lines", ["", "-", "9-7", "a", "1-2-3", "1.5"])
@@ -86,7 +86,7 @@ def test_who_reads_may_stop(more: list[str], tmp_path: Path) -> None:
         assert reading.stderr is not None
         reading.stdout.readline()
         reading.stdout.close()
-        assert (reading.stderr.read(), reading.wait(60)) == ("", 1)
+        assert (reading.stderr.read(), reading.wait(60)) == ("", UNREAD)
 
 
 TRACES = {"sample": sample(), **{path.stem: trace for path, trace in corpus.traces().items()}}

@@ -160,7 +160,7 @@ def test_attention_is_told_by_configuration() -> None:
     assert text[2].split() == ["float32", "plain", "0.500", "-", "0.250", "3", "4", "5", "90%"]
     assert text[3].split() == ["float32", "window", "1.500", "-", "-", "1", "1", "1", "80%"]
     assert text[4].split() == ["float16", "alibi+sinks", "-", "-", "-", "1", "0", "1", "-"]
-    assert "VIOLATED bound bound: too far" in text
+    assert "VIOLATED bound (bound): too far" in text
     assert text[-1].endswith("sinks")
 
 
@@ -174,7 +174,7 @@ def test_programs_that_touch_what_another_writes_are_a_violation(second: str, st
         programs[1].add("load", spans)
     section = part.order_section(AccessLog([LaunchAccess("decode", (Extent("out", 0, 64),), programs)]))
     assert section.status == status
-    assert section.lines[0].startswith("order: 2 programs of 1 launches shuffled")
+    assert section.lines[0].startswith("order: 2 programs of 1 launch shuffled")
     assert any("store by (0, 0, 0) and load by (1, 0, 0) of byte 8 of out" in line for line in section.lines) == (
         status == "violated"
     )

@@ -56,7 +56,7 @@ def token_array(tokens: object, least_count: int = 1) -> Int32:
         array = tokens.copy()  # also so that loops get arrays of one kind only, whatever the caller has
         if calls.are_tokens(array):  # the usual case
             return array
-    allowed = f"a sequence of at least {least_count} tokens, each an integer between 0 and {MAX_INT32}"
+    allowed = f"a sequence of tokens, at least {least_count}, each an integer between 0 and {MAX_INT32}"
     if isinstance(tokens, (np.ndarray, memoryview)):
         given = plain_array("tokens", tokens, allowed)
         if given.ndim != 1 or given.dtype.kind not in "iu":

@@ -8,8 +8,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pagedkv.conformance.programs.plans import NEEDS, allows
 from pagedkv.spec import Misuse
-from pagedkv.spec.subject import SubjectFactory
+from pagedkv.spec.subject import Capabilities, SubjectFactory
 
 BUILT_IN: Final[Mapping[str, str]] = {
     "reference": "pagedkv.reference.manager:BlockManager",
@@ -17,6 +18,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "device": "pagedkv.optimized.device.subject:DeviceSubject",
 }
 """What each name stands for."""
+REQUIRED: Final = ("capabilities", "admit", "append", "commit", "free", "observe")
+"""What every subject has."""
 FORMS: Final = f"{', '.join(BUILT_IN)}, module:factory, process: before one of these, or command: before a program"
 
 
@@ -54,7 +57,8 @@ def subject(name: str, *, limit_s: float | None = None) -> SubjectFactory:
         )
     found = _imported(name, module_name, attribute)
     if not callable(found):
-        raise Misuse("subject", name, f"a function or class in {module_name} that makes a subject from a Config")
+        wrong = f"there is no {attribute}" if found is None else f"{attribute} is of type {type(found).__name__}"
+        raise Misuse("subject", name, f"a function or class in {module_name} that makes a subject; {wrong}")
     factory: SubjectFactory = found
     return factory
 
@@ -68,12 +72,28 @@ def _imported(name: str, module_name: str, attribute: str) -> Any:
         return found
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            told = f"there is no {error.name}"
+            told = f"there is no {error.name}: install it, or go to the folder that has it"
         elif isinstance(error, ImportError):
             told = install_hint(error) + _place(error)
         else:
             told = f"{type(error).__name__}: {getattr(error, 'msg', error)}{_place(error)}"
         raise Misuse("subject", name, f"a module that can be imported; {' '.join(told.split())}") from error
+
+
+def no_subject(made: object) -> str:
+    """What is wrong with what a factory made; empty if it is a subject. Raises what `made` raises.
+
+    >>> no_subject(3)
+    'the int that it made has no capabilities, admit, append, commit, free, observe'
+    """
+    it = f"the {type(made).__name__} that it made"
+    if missing := [attribute for attribute in REQUIRED if not hasattr(made, attribute)]:
+        return f"{it} has no {', '.join(missing)}"
+    declared: Any = made.capabilities  # type: ignore[attr-defined]  # it has one
+    if not isinstance(declared, Capabilities):
+        return f"{it} declares capabilities of type {type(declared).__name__}, not Capabilities"
+    undone = [kind for kind in NEEDS if allows(declared, kind) and not hasattr(made, kind)]
+    return f"{it} has no {undone[0]}, but declares {' or '.join(NEEDS[undone[0]].split())}" if undone else ""
 
 
 def _place(error: BaseException) -> str:

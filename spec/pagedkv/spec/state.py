@@ -124,4 +124,4 @@ def check_tokens(tokens: tuple[Token, ...], at_least: int = 1) -> None:
     """Tokens are non-negative 32-bit integers, and there are at least so many."""
     legal = isinstance(tokens, tuple) and all(type(token) is int and 0 <= token < 2**31 for token in tokens)
     if not legal or len(tokens) < at_least:
-        raise Misuse("tokens", tokens, f"a tuple of at least {at_least} tokens, each an integer 0..2**31-1")
+        raise Misuse("tokens", tokens, f"a tuple of tokens, at least {at_least}, each an integer 0..2**31-1")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pagedkv.cli.inputs import BadInput, aside, named, positive, print_json, progress
 from pagedkv.cli.report import columns, verdict
+from pagedkv.conformance.counted import counted
 
 if TYPE_CHECKING:  # torch and Triton are imported when the verb runs: the command itself must not need them
     from pagedkv.optimized.audit.aot import KernelAudit
@@ -101,7 +102,7 @@ def own(arguments: argparse.Namespace) -> Iterator["KernelAudit"]:
         if target in (arguments.target or TARGETS) and kernel_name(each) in (arguments.only or names)
     ]
     lots = [work[i : i + LOT] for i in range(0, len(work), LOT)]
-    progress(f"audit: {len(work):,} compilations")
+    progress(f"audit: {counted(len(work), 'compilations')}")
     if arguments.jobs == 1:
         found = map(compiled, lots)
         yield from reported(found, len(work))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pagedkv.cli.drawing import outcome_text
 from pagedkv.cli.inputs import BadInput
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.driver import Differential
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.replay import not_applicable
@@ -61,7 +62,7 @@ class Beside:
         lines = [f"answered {outcome_text(outcome)}" for outcome in said] or ["gave no answer that could be used"]
         if seen is None:
             return (*lines, "showed nothing that could be used")
-        lines.append(f"shows {seen.available_blocks} blocks available")
+        lines.append(f"shows {counted(seen.available_blocks, 'blocks')} available")
         for request, lengths in seen.lengths.items():
             table = f"table {list(seen.tables[request])}" if request in seen.tables else "no table"
             told = f"length {lengths.length} reserved {lengths.reserved} computed {lengths.computed}"

@@ -8,6 +8,7 @@ block: its number of references, `i` if the prefix index knows it (alone: idle),
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 
+from pagedkv.conformance.counted import counted
 from pagedkv.spec import (
     HOLE, Batch, Block, Misuse, Operation, Outcome, Refused, Request, RequestId, State, available,
 )  # fmt: skip
@@ -59,7 +60,7 @@ def _word(value: object) -> str:
 def _tokens(tokens: tuple[int, ...]) -> str:
     if len(tokens) <= TOKENS_SHOWN:
         return _word(tuple(tokens))
-    return f"[{' '.join(map(str, tokens[:TOKENS_SHOWN]))} ... {len(tokens)} tokens]"
+    return f"[{' '.join(map(str, tokens[:TOKENS_SHOWN]))} ... {counted(len(tokens), 'tokens')}]"
 
 
 def outcome_text(outcome: Outcome | Misuse) -> str:
@@ -75,10 +76,10 @@ def outcome_text(outcome: Outcome | Misuse) -> str:
         return f"refused: {outcome.reason}"
     words = []
     if outcome.cached_tokens:
-        words.append(f"{outcome.cached_tokens} cached tokens")
+        words.append(counted(outcome.cached_tokens, "cached tokens"))
     if outcome.slots:
         first, last = outcome.slots[0], outcome.slots[-1]
-        words.append(f"slot {first}" if len(outcome.slots) == 1 else f"{len(outcome.slots)} slots {first}..{last}")
+        words.append(f"slot {first}" if first == last else f"{counted(len(outcome.slots), 'slots')} {first}..{last}")
     words += [f"copy block {copy.source} to {copy.destination}" for copy in outcome.copies]
     words += [f"block {old} gave way to {new}" for old, new in outcome.remapped]
     if outcome.evicted:
@@ -97,7 +98,7 @@ def draw(before: State, after: State, paint: Paint = plain) -> Iterator[str]:
         line = f"{mark} {name!s:<{width}}  {_request(name, before, after, paint)}".rstrip()
         yield paint(line) if name not in before.requests or name not in after.requests else line
     if len(shown) < len(names):
-        yield f"  {len(names) - len(shown)} more requests, unchanged"
+        yield f"  {counted(len(names) - len(shown), 'more requests')}, unchanged"
     yield from _pool(before, after, paint)
     yield from _surroundings(after)
 
@@ -151,12 +152,12 @@ def _pool(before: State, after: State, paint: Paint) -> Iterator[str]:
             yield "  block " + " ".join(f"{block:>4}" for block in line)
             marked = (f"*{cells[block]}" if block in changed else cells[block] for block in line)
             yield "  pool  " + " ".join(paint(f"{m:>4}") if m[0] == "*" else f"{m:>4}" for m in marked)
-    yield f"  {available(after)} of {count} blocks available"
+    yield f"  {available(after)} of {counted(count, 'blocks')} available"
 
 
 def _surroundings(state: State) -> Iterator[str]:
     for (namespace, tokens), stack in state.pins.items():
         where = f" in {namespace}" if namespace != "" else ""
-        yield f"  pinned {len(stack)} times: {_tokens(tokens)}{where}, blocks {_word(stack[-1])}"
+        yield f"  pinned {counted(len(stack), 'times')}: {_tokens(tokens)}{where}, blocks {_word(stack[-1])}"
     if state.steps:
         yield f"  steps in flight: {' '.join(map(str, state.steps))}"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pagedkv.cli import options
-from pagedkv.cli.inputs import BadInput, aside, natural, positive, print_json, progress, subject_factory
+from pagedkv.cli.inputs import BadInput, aside, natural, positive, print_json, progress
 from pagedkv.cli.report import check_writable, columns, trace_line, trace_lines, verdict_line, write_trace
 from pagedkv.conformance.failures.known import Excuse
 from pagedkv.conformance.failures.shrinking import Failure, minimise, trace_of
@@ -36,8 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
-    subject = arguments.subject
-    factory = subject_factory(subject, limit_s=arguments.limit_s)
+    factory, subject = options.chosen_subject(arguments), arguments.subject
     known = options.known_failures(arguments)
     check_writable(arguments.out)
     with aside():

@@ -13,7 +13,6 @@ Of a long trace only the lines around the first one that is not as expected are 
 """
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Final, TypeAlias
 from pagedkv.cli.beside import Beside
 from pagedkv.cli.drawing import Paint, bold, draw, operation_text, outcome_text, plain
 from pagedkv.cli.inputs import aside, print_json, read_trace, subject_factory
+from pagedkv.conformance.counted import counted
 from pagedkv.spec import (
     HOLE, Batch, Block, Choices, Misuse, Operation, Outcome, RequestId, State, apply, available,
 )  # fmt: skip
@@ -86,22 +86,19 @@ def run(arguments: argparse.Namespace) -> int:
         with aside():
             steps = list(explain(trace, factory))
     wrong = any(step.wrong or step.violated for step in steps)
-    try:
-        if arguments.json:
-            shown = steps if arguments.lines is None else within(steps, *arguments.lines)
-            print_json({"trace": arguments.trace, "holds": not wrong, "steps": [step.as_json() for step in shown]})
-        else:
-            _draw(arguments, trace, steps)
-        sys.stdout.flush()
-    except BrokenPipeError:  # who reads has seen enough, as `head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if arguments.json:
+        shown = steps if arguments.lines is None else within(steps, *arguments.lines)
+        print_json({"trace": arguments.trace, "holds": not wrong, "steps": [step.as_json() for step in shown]})
+    else:
+        _draw(arguments, trace, steps)
     return int(wrong)
 
 
 def _draw(arguments: argparse.Namespace, trace: Trace, steps: Sequence["Step"]) -> None:
     on_terminal = arguments.color == "always" or (arguments.color == "auto" and sys.stdout.isatty())
     header = trace.header
-    print(f"{arguments.trace}: {header.num_blocks} blocks of {header.block_size}, {len(steps)} operations")
+    blocks, operations = counted(header.num_blocks, "blocks"), counted(len(steps), "operations")
+    print(f"{arguments.trace}: {blocks} of {header.block_size}, {operations}")
     if header.note:
         print(header.note)
     shown, why = chosen(steps, arguments.lines)
@@ -114,7 +111,10 @@ def _draw(arguments: argparse.Namespace, trace: Trace, steps: Sequence["Step"]) 
 def chosen(steps: Sequence["Step"], asked: tuple[int, float] | None) -> tuple[Sequence["Step"], str]:
     """The steps to draw, and what is to be said if they are not all."""
     wrong = [place for place, step in enumerate(steps) if step.wrong or step.violated]
-    of_all = f"{len(wrong)} of {len(steps)} operations are not as expected" if wrong else ""
+    of_all = ""
+    if wrong:
+        is_or_are = "is" if len(wrong) == 1 else "are"
+        of_all = f"{len(wrong)} of {counted(len(steps), 'operations')} {is_or_are} not as expected"
     if asked:
         return within(steps, *asked), of_all
     if len(steps) <= LONG:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pagedkv.cli import options
-from pagedkv.cli.inputs import aside, print_json, progress, subject_factory
+from pagedkv.cli.inputs import aside, print_json, progress
 from pagedkv.cli.report import check_writable, columns, trace_lines, verdict_line, write_trace
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.known import Excuse
 from pagedkv.conformance.failures.shrinking import BUDGET_S, Failure
@@ -46,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def tell(done: int, operations: int) -> None:
         if done % EVERY_PROGRAMS == 0:
-            progress(f"fuzz: {done} of {programs} programs, {operations:,} operations")
+            progress(f"fuzz: {done} of {counted(programs, 'programs')}, {counted(operations, 'operations')}")
 
-    factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
+    factory = options.chosen_subject(arguments)
     known = options.known_failures(arguments)
     check_writable(arguments.out)
     with aside():
@@ -59,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         minimal=arguments.minimize, excuse=excuse,
     )  # fmt: skip
     report = fuzzed.report
-    counted = arguments.states and not report.violation
-    states, broken = _states(factory, arguments.seed, programs, steps) if counted else ([], "")
+    measured = arguments.states and not report.violation
+    states, broken = _states(factory, arguments.seed, programs, steps) if measured else ([], "")
     holds = report.holds and not changed and not broken
     if arguments.json:
         document = {"subject": arguments.subject, **fuzzed.as_json(), "known_failures_changed": changed}
@@ -113,9 +114,8 @@ def run_programs(
 
 
 def _met(failure: Failure) -> None:
-    progress(
-        f"violated: {failure.violation.law}; making {len(failure.program)} operations short, {BUDGET_S:g} s at most"
-    )
+    long = counted(len(failure.program), "operations")
+    progress(f"violated: {failure.violation.law}; making {long} short, {BUDGET_S:g} s at most")
 
 
 def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> tuple[list[Reached], str]:
@@ -138,7 +138,8 @@ def _states(factory: SubjectFactory, seed: int, programs: int, steps: int) -> tu
 def report_lines(report: FuzzReport) -> list[str]:
     """What ran, by outcome, and what it exercised."""
     speed = f"{report.steps_per_second:,.0f} a second"
-    lines = [f"{report.programs:,} programs, {report.steps:,} operations, {speed}, seed {report.seed}"]
+    ran = f"{counted(report.programs, 'programs')}, {counted(report.steps, 'operations')}"
+    lines = [f"{ran}, {speed}, seed {report.seed}"]
     lines += _outcomes(report.operations)
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in report.refusals.items())
     lines.append(f"refusals by reason: {reasons or 'none'}")

@@ -1,12 +1,14 @@
-"""The `pagedkv` command: its verbs, and the three exit codes.
+"""The `pagedkv` command: its verbs, and the exit codes.
 
 0: what was asked for holds · 1: a violation was found · 2: misuse, bad input files included, and whatever else kept the
 command from an answer: the line on stderr says what. With PAGEDKV_DEBUG=1 in the environment it has a traceback, too.
+130 and 141: somebody ended it, by hand or by reading no further.
 """
 
 import argparse
 import io
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
@@ -35,6 +37,8 @@ VERBS: Final[dict[str, ModuleType]] = {
 MISUSE: Final = 2
 INTERRUPTED: Final = 130
 """What shells expect of a command that was stopped by hand."""
+UNREAD: Final = 141
+"""What shells expect of one whose reader, such as `head`, has seen enough: no verdict, and nothing to complain of."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -85,7 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         progress(f"pagedkv{verb}: interrupted")
         return INTERRUPTED
     except BaseException as error:  # an uncaught one would end with 1, and SystemExit with any code
-        progress(f"pagedkv{verb}: error: {stdout_problem() or problem(error)}")
+        unread = isinstance(error, BrokenPipeError) and reader_is_gone()
+        why = stdout_problem()
+        if unread:
+            return UNREAD
+        progress(f"pagedkv{verb}: error: {why or problem(error)}")
         if os.environ.get("PAGEDKV_DEBUG") == "1":
             traceback.print_exception(error)
         return MISUSE
@@ -100,15 +108,28 @@ def problem(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+def reader_is_gone() -> bool:
+    """Whether stdout is a pipe that nobody reads any more: other pipes can break, too, as those of other processes."""
+    with suppress(AttributeError, OSError, ValueError):  # no stdout, none of the system, or a system without `poll`
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), select.POLLOUT)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in watch.poll(0))
+    return False
+
+
 def stdout_problem() -> str:
-    """Why nothing can be written to stdout, if so; then it leads nowhere, for the interpreter flushes it once more."""
+    """Why nothing can be written to stdout, if so; then it leads nowhere, for the interpreter flushes it once more.
+
+    That nobody reads it is no problem.
+    """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError) as error:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return f"stdout cannot be written to: {getattr(error, 'strerror', None) or error}"
+        if not isinstance(error, BrokenPipeError):
+            return f"stdout cannot be written to: {getattr(error, 'strerror', None) or error}"
     return ""
 
 

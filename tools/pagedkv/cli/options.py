@@ -4,18 +4,20 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from pagedkv.cli.inputs import natural, positive
+from pagedkv.cli.inputs import natural, positive, progress, subject_factory
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.failures.known import KnownFailure, changed, load, of_subject
 from pagedkv.conformance.suite.profiles import PROFILES
 from pagedkv.spec.subject import SubjectFactory
 
 DEFAULT_PROFILE: Final = "pr"
+DEFAULT_SUBJECT: Final = "optimized"
 
 
 def add_subject(parser: argparse.ArgumentParser) -> None:
     """Which subject, and how long it may take."""
     parser.add_argument(
-        "--subject", default="optimized", metavar="NAME",
+        "--subject", metavar="NAME",
         help="reference, optimized, device, module:factory, process:NAME or command:PROGRAM (default: optimized)",
     )  # fmt: skip
     parser.add_argument(
@@ -25,9 +27,19 @@ def add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the report as JSON")
 
 
+def chosen_subject(arguments: argparse.Namespace) -> SubjectFactory:
+    """The factory of `--subject`. Without one it is ours, which is said: somebody may believe that it is theirs."""
+    if arguments.subject is None:
+        arguments.subject = DEFAULT_SUBJECT
+        progress(f"no --subject: holding pagedkv's own {DEFAULT_SUBJECT} manager")
+    return subject_factory(arguments.subject, limit_s=arguments.limit_s)
+
+
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """How much a random run does."""
-    budgets = "; ".join(f"{name}: {p.programs:,} programs of {p.steps} operations" for name, p in PROFILES.items())
+    budgets = "; ".join(
+        f"{name}: {counted(p.programs, 'programs')} of {counted(p.steps, 'operations')}" for name, p in PROFILES.items()
+    )
     parser.add_argument("--profile", choices=list(PROFILES), default=DEFAULT_PROFILE, help=f"{budgets} (default: pr)")
     parser.add_argument("--programs", type=positive, help="how many, instead of the profile's")
     parser.add_argument("--steps", type=positive, help="operations in each, instead of the profile's")

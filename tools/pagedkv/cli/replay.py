@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from pagedkv.cli import options
-from pagedkv.cli.inputs import BadInput, aside, print_json, progress, read_trace, subject_factory
+from pagedkv.cli.inputs import BadInput, aside, print_json, progress, read_trace
 from pagedkv.cli.report import check_writable, trace_lines, verdict_line, write_trace
 from pagedkv.conformance import corpus
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.failures.known import Excuse, KnownFailure
 from pagedkv.conformance.failures.replay import ReplayReport, replay
 from pagedkv.conformance.failures.shrinking import failure_of, minimise, trace_of
@@ -73,7 +74,7 @@ class Replayed:
 
 def run(arguments: argparse.Namespace) -> int:
     """The verb."""
-    factory = subject_factory(arguments.subject, limit_s=arguments.limit_s)
+    factory = options.chosen_subject(arguments)
     known = options.known_failures(arguments)
     traces = {path: read_trace(path) for path in arguments.trace}
     if arguments.corpus:
@@ -124,7 +125,7 @@ def _summary(results: Sequence[Replayed]) -> list[str]:
     """Of several traces."""
     counts = Counter(result.report.verdict for result in results)
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    return [f"{len(results)} traces: {told}"] if len(results) > 1 else []
+    return [f"{counted(len(results), 'traces')}: {told}"] if len(results) > 1 else []
 
 
 def _lines(result: Replayed, trace: Trace, arguments: argparse.Namespace) -> list[str]:
@@ -144,7 +145,7 @@ def _verdict(result: Replayed) -> str:
     if report.verdict == "not applicable":
         return f"not applicable: {report.detail}"
     if report.verdict == "holds":
-        told = f"holds, {report.operations} operations"
+        told = f"holds, {counted(report.operations, 'operations')}"
         return f"VIOLATED: pinned as a known failure, and it {told}: remove its entry" if pinned else told
     place = f"at {result.path}:{report.at_line}: " if report.at_line else ""
     what = f"{place}{report.law}: {report.detail}"

@@ -8,6 +8,7 @@ from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 from pagedkv.cli.inputs import BadInput, progress
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.failures.shrinking import Failure, trace_of
 from pagedkv.conformance.suite.text import go_on, pin_it, shown
 from pagedkv.spec import Misuse
@@ -134,7 +135,7 @@ def trace_lines(
 ) -> list[str]:  # fmt: skip
     """Where the trace of a violation is, the trace itself, whose last line breaks the law, and what to do with it."""
     count = len(trace.lines)
-    lines = [f"{trace_line(path)} ({count} operation{'s' * (count != 1)})"]
+    lines = [f"{trace_line(path)} ({counted(count, 'operations')})"]
     lines += [f"  {line}" for line in shown(trace, count + 1, SHOWN + 1)]
     if path:
         lines += [f"  {line}" for line in go_on(path, subject, limit_s)]

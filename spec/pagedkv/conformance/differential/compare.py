@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import NamedTuple
 
+from pagedkv.conformance.counted import counted
 from pagedkv.spec import (
     HOLE, Admit, Append, Attend, Batch, BeginStep, Block, Commit, Config, EndStep, Evict, Fork, Free, Identity, Lookup,
     Ok, Operation, Outcome, Permute, Pin, Preempt, Reason, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State,
@@ -97,7 +98,7 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
 def beside(found: Difference, seen: Snapshot, before: State, after: State) -> str:
     """What else there is to see that may explain a wrong answer: blocks that are there, tables that differ."""
     if found.law.startswith("refusal"):
-        return f"; {available(before)} of {before.config.num_blocks} blocks were available"
+        return f"; {available(before)} of {counted(before.config.num_blocks, 'blocks')} had been available"
     known = {request: table for request, table in seen.tables.items() if request in after.requests}
     wrong = _tables(replace(seen, tables=known), after)
     return f"; {wrong.detail}" if wrong else ""
@@ -184,7 +185,8 @@ def _table(request: RequestId, table: tuple[int, ...], expected: tuple[int, ...]
 
 def _pool(seen: Snapshot, state: State) -> Difference | None:
     if seen.available_blocks != available(state):
-        return Difference("counts add up", f"{seen.available_blocks} blocks available, expected {available(state)}")
+        shown = counted(seen.available_blocks, "blocks")
+        return Difference("counts add up", f"{shown} available, expected {available(state)}")
     if seen.references is not None and (references := _without_late(seen, state)) != state.references:
         return Difference("references = table occurrences + pins", f"{references} is not {state.references}")
     if seen.index is not None and dict(seen.index) != state.entries:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 
+from pagedkv.conformance.counted import counted
 from pagedkv.spec import Copy, Identity, Ok, Reason, Refused
 from pagedkv.spec.misuse import shown
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
@@ -11,7 +12,7 @@ from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
 def malformed_answer(answer: object, rows: int) -> str | None:
     """What is wrong with the form of the outcomes of an operation (of `rows` rows), or None."""
     if not isinstance(answer, Sequence) or len(answer) != rows:
-        return f"{rows} outcomes are due, answered {shown(answer)}"
+        return f"{counted(rows, 'outcomes')} due, answered {shown(answer)}"
     return next((wrong for outcome in answer if (wrong := _malformed_outcome(outcome))), None)
 
 

@@ -3,24 +3,35 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import pytest
 
-if TYPE_CHECKING:  # sessions without a subject import this, too
-    from pagedkv.conformance.suite.run import Run
+from pagedkv.conformance.counted import counted
 
 PREFIX: Final = "pagedkv "
 """Of the names of properties in reports, which also stand in JUnit files."""
-COUNTED: Final = ("traces", "states", "transitions", "programs", "operations")
-"""What is counted, in the order in which it is told."""
+COUNTED: Final = {
+    "traces": "trace", "states": "state", "transitions": "transition", "programs": "program",
+    "operations": "operation", "launches": "launch", "comparisons": "comparison",
+}  # fmt: skip
+"""What is counted, and one of it, in the order in which it is told."""
 SEED: Final = "seed"
 UNDECLARED: Final = "not declared"
 KNOWN: Final = "known "
 """Before the name of a known failure: so much was put down to it."""
 
 
-def properties(run: "Run | None", done: Mapping[str, int]) -> list[tuple[str, object]]:
+class Told(Protocol):
+    """What is told of a subject, a block manager or a kernel, beside its checks."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def undeclared(self) -> tuple[str, ...]: ...
+
+
+def properties(run: Told | None, done: Mapping[str, int]) -> list[tuple[str, object]]:
     """What is to be told about a check, as properties of its report: of which run, and what was done."""
     told: dict[str, object] = {**done}
     if run:
@@ -54,7 +65,7 @@ class _Subject:
     def lines(self, name: str) -> list[str]:
         """Of the summary."""
         head = [f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())]
-        head += [f"{self.counted[what]:,} {what}" for what in COUNTED if self.counted[what]]
+        head += [counted(self.counted[what], what, one) for what, one in COUNTED.items() if self.counted[what]]
         lines = [f"{name}: {', '.join(head)}, seed {' and '.join(sorted(self.seeds))}"]
         lines += [f"  put down to the known failure {known}: {count:,}" for known, count in sorted(self.known.items())]
         lines += [

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pagedkv.conformance.differential.by_value import ByValue
@@ -46,9 +47,12 @@ class Remote:
     """A factory of subjects that a program stands for. Not for several threads at once."""
 
     def __init__(
-        self, command: Sequence[str], *, limit_s: float | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
+        self, command: Sequence[str], *, limit_s: float | None = None, environment: Mapping[str, str] | None = None,
+        name: str = "",
+    ) -> None:  # fmt: skip
         self.command, self.environment = list(command), environment
+        self.name = name or f"command:{shlex.join(command)}"
+        """As in `--subject`."""
         self.limit_s = LIMIT_S if limit_s is None else limit_s
         if not 0 < self.limit_s <= MOST_LIMIT_S:
             raise Misuse("limit_s", limit_s, f"a number of seconds > 0, at most {MOST_LIMIT_S:g}")
@@ -69,7 +73,7 @@ class Remote:
         process, limit_s = self._process, None
         if process is None or not process.restarts or not process.usable:
             self.end()
-            process, limit_s = Running(self.command, self.environment), max(self.limit_s, START_LIMIT_S)
+            process, limit_s = self._started(), max(self.limit_s, START_LIMIT_S)
         self._process, self.serves = process, mark
         process.stderr.forget()
         hello = self.ask(header_json(config), read_hello, limit_s)
@@ -77,6 +81,13 @@ class Remote:
             raise hello if isinstance(hello, Misuse) else self.violation(hello)
         self.known, process.restarts = hello
         return hello.capabilities
+
+    def _started(self) -> Running:
+        try:
+            return Running(self.command, self.environment)
+        except (OSError, ValueError) as error:
+            told = f"a program that can be started; {_why_not(self.command[0], error)}"
+            raise Misuse("subject", self.name, told) from error
 
     def ask(self, line: Json, reader: Callable[[bytes], T], limit_s: float | None = None) -> T:
         """What is read from the answer to a line. Raises `Violation`."""
@@ -197,19 +208,32 @@ def _restricted(seen: Snapshot, requests: Sequence[RequestId]) -> Snapshot:
     )
 
 
+def _why_not(program: str, error: Exception) -> str:
+    """Why a program cannot be started, and what helps."""
+    path = Path(program)
+    if isinstance(error, PermissionError) and path.is_file():
+        return f"{program} is not executable: chmod +x {program}, or put before it what runs it"
+    if isinstance(error, FileNotFoundError) and path.name == program:
+        return f"there is no {program} on the PATH" + (f", but ./{program} is there" if path.is_file() else "")
+    if isinstance(error, FileNotFoundError):
+        return f"what the first line of {program} names is not there" if path.is_file() else f"there is no {program}"
+    return f"{program}: {getattr(error, 'strerror', None) or error}"
+
+
 def command(line: str, *, limit_s: float | None = None) -> Remote:
     """Subjects that a program makes, given as on a command line: `./my_subject --flag`."""
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise Misuse("subject", line, f"a command line ({error})") from error
+        raise Misuse("subject", f"command:{line}", f"a command line after command: ({error})") from error
     if not words:
-        raise Misuse("subject", line, "a program and its arguments")
-    return Remote(words, limit_s=limit_s)
+        raise Misuse("subject", f"command:{line}", "a program and its arguments after command:")
+    return Remote(words, limit_s=limit_s, name=f"command:{line}")
 
 
 def python(name: str, *, limit_s: float | None = None) -> Remote:
     """Subjects made by a factory in Python, in an interpreter of its own that finds the modules that this one finds."""
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     serve = [sys.executable, "-m", "pagedkv.conformance.process.serve", name]
-    return Remote(serve, limit_s=limit_s, environment={**os.environ, "PYTHONPATH": paths})
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return Remote(serve, limit_s=limit_s, environment=environment, name=f"process:{name}")

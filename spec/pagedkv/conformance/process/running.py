@@ -14,12 +14,14 @@ from contextlib import suppress
 from select import POLLIN, POLLOUT, poll
 from typing import IO, Final, NoReturn, TypeVar
 
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.in_time import IN_TIME, NOTICE_S
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.process.ending import GRACE_S, ended, ending, kill, leave_nothing
 from pagedkv.conformance.process.protocol import read
 from pagedkv.conformance.process.stderr import Stderr
 from pagedkv.spec import Misuse
+from pagedkv.spec.misuse import shown
 
 T = TypeVar("T")
 
@@ -34,22 +36,18 @@ LOOK_S: Final = 0.5
 
 class Running:
     """A started program. It ends with this object, and at the latest with the interpreter: gently, by the end of its
-    input, and if it does not see that, by force."""
+    input, and if it does not see that, by force. Raises what `subprocess` raises if it cannot be started."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        try:
-            self._popen = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,  # so that it can be ended with all that it started
-            )
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise Misuse("subject", " ".join(command), f"a program that can be started ({reason})") from error
+        self._popen = subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # so that it can be ended with all that it started
+        )
         self.restarts = False
         """Whether it starts afresh with another header; then it may also give up what it hangs in."""
         self._in, self._out = _descriptor(self._popen.stdin), _descriptor(self._popen.stdout)
@@ -114,7 +112,8 @@ class Running:
         try:
             return reader(answer)
         except Misuse as wrong:
-            self._end_with(ONE_LINE, str(wrong), wrong)
+            where = "" if wrong.argument == "line" else f": {wrong.argument}={shown(wrong.value)}"
+            self._end_with(ONE_LINE, f"it answered {_shown(answer)}{where}, expected {wrong.allowed}", wrong)
 
     def _exchange(self, line: bytes, limit_s: float) -> bytes:
         """The next line that it says. What it said besides is left."""
@@ -162,7 +161,7 @@ class Running:
         if not said:
             self._end_with(SURVIVES, self._how_it_ended())
         if len(self._said) > MOST_OF_A_LINE:
-            self._end_with(ONE_LINE, f"it said {len(self._said)} bytes and no end of a line")
+            self._end_with(ONE_LINE, f"it said {counted(len(self._said), 'bytes')} and no end of a line")
 
     def _how_it_ended(self) -> str:
         code = ended(self._popen, GRACE_S, self.stderr)

@@ -4,8 +4,9 @@
 
 NAME is one of `subjects`. The interpreter imports it once and then forks: the child answers, and the parent waits. If
 the child dies, the parent says so in its place and forks another one, which needs no import, and if nobody is there
-any more to ask, it ends a child that hangs. With `--no-fork` it answers itself: what has initialised CUDA, or started
-threads, when it was imported, does not work in a child. What the subject prints goes to stderr.
+any more to ask, it ends a child that hangs. With `--no-fork` it answers itself: what has started threads when it was
+imported does not work in a child, and neither does what has initialised CUDA, for which it does so unasked. What the
+subject prints goes to stderr.
 """
 
 import os
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from select import POLLIN, poll
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
 from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
@@ -25,9 +26,9 @@ from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES
 from pagedkv.conformance.process.ending import ending
 from pagedkv.conformance.process.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
 from pagedkv.conformance.process.running import SURVIVES
-from pagedkv.conformance.subjects import subject
+from pagedkv.conformance.subjects import no_subject, subject
 from pagedkv.spec import Batch, Config, Misuse, Ok, Outcome, RequestId
-from pagedkv.spec.subject import BlockManagerSubject, Capabilities, Snapshot, SubjectFactory
+from pagedkv.spec.subject import BlockManagerSubject, Snapshot, SubjectFactory
 from pagedkv.spec.trace_fields import read_header, read_line
 from pagedkv.spec.trace_json import array, integer, string
 
@@ -56,9 +57,9 @@ class Server:
         try:
             with told(RAISES, "making it", None):
                 made = self.factory(config)
+                if wrong := no_subject(made):
+                    raise Violation(RAISES, wrong)
                 capabilities = made.capabilities
-                if not isinstance(capabilities, Capabilities):
-                    raise TypeError(f"capabilities are of type {type(capabilities).__name__}, not Capabilities")
         except Misuse as misuse:
             return answer_json(Answer(misuse), batch=False)
         except Violation as failure:
@@ -128,11 +129,14 @@ def _not_text(seen: Snapshot) -> str | None:
     return f"ids and namespaces {wrong!r} are not those that it was given, which are text" if wrong else None
 
 
-def serve(factory: SubjectFactory, questions: BinaryIO, answers: BinaryIO) -> None:
+Answering: TypeAlias = Callable[[bytes], bytes]
+"""Makes an answer of a question, both a line."""
+
+
+def serve(answer: Answering, questions: BinaryIO, answers: BinaryIO) -> None:
     """Answer until there are no more questions."""
-    server = Server(factory)
     for line in iter(questions.readline, b""):
-        answers.write(server.answer(line))
+        answers.write(answer(line))
         answers.flush()
 
 
@@ -196,17 +200,27 @@ def _ready(descriptor: int, wait_ms: int) -> bool:
     return bool(watch.poll(wait_ms))
 
 
-def main(name: str, *, fork: bool = True) -> None:
-    """Serve the subject called `name` on stdin and stdout, in a child or in this process."""
+def main(load: Callable[[], Callable[[], Answering]], *, fork: bool = True) -> None:
+    """Answer on stdin and stdout, in a child or in this process.
+
+    `load` imports what is needed, once; what it returns begins to answer, in each child anew. If that has initialised
+    CUDA in torch, which no child survives, this process answers itself.
+    """
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what is printed, from native code too
         sys.stdout = sys.stderr
-        factory = _factory(name)
-        if fork:
-            supervise(lambda: serve(factory, sys.stdin.buffer, answers), answers)
+        begin = load()
+        torch = sys.modules.get("torch")
+        if fork and not (torch and torch.cuda.is_initialized()):
+            supervise(lambda: serve(begin(), sys.stdin.buffer, answers), answers)
         else:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # nobody is left to give up what hangs
-            serve(factory, sys.stdin.buffer, answers)
+            serve(begin(), sys.stdin.buffer, answers)
+
+
+def _manager(name: str) -> Callable[[], Answering]:
+    factory = _factory(name)
+    return lambda: Server(factory).answer
 
 
 def _factory(name: str) -> SubjectFactory:
@@ -214,9 +228,7 @@ def _factory(name: str) -> SubjectFactory:
     try:
         return subject(name)
     except Misuse as misuse:
-        problem: Misuse = misuse
-    except (Exception, SystemExit) as error:
-        problem = Misuse("subject", name, f"a subject that can be imported, this one raised {error!r}")
+        problem = Misuse("subject", f"process:{name}", misuse.allowed)
 
     def none(config: Config) -> BlockManagerSubject:
         raise problem
@@ -229,4 +241,4 @@ if __name__ == "__main__":
     if how not in ([], ["--no-fork"]) or name.startswith("-"):
         sys.exit("usage: python -m pagedkv.conformance.process.serve [--no-fork] NAME, as pagedkv --subject has it")
     with suppress(BrokenPipeError):
-        main(name, fork=not how)
+        main(partial(_manager, name), fork=not how)

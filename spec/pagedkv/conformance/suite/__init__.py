@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance import corpus
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.in_time import attempting
 from pagedkv.conformance.failures.known import KnownFailure, changed
 from pagedkv.conformance.failures.replay import ReplayReport, replay
@@ -38,6 +39,8 @@ from pagedkv.spec.trace import Trace, TraceError, load, sample, save
 
 if TYPE_CHECKING:
     import pytest
+
+    from pagedkv.conformance.plugin.summary import Told
 
 __all__ = ["BlockManagerSuite", "Broken", "Check", "NotApplicable", "Options", "Run", "checks", "run_of"]
 
@@ -62,7 +65,7 @@ class Check(NamedTuple):
     name: str
     run: Callable[[], Measures]
     """Raises `Broken` or `NotApplicable`."""
-    of: Run
+    of: "Told"
 
 
 def checks(run: Run) -> list[Check]:
@@ -135,7 +138,8 @@ def _corpus(run: Run) -> Measures:
     if broken:
         path, report = next(iter(broken.items()))
         others = "".join(f"\n  also fails: {other.name}" for other in [*broken][1:])
-        where = f"the corpus, {len(broken)} of whose traces fail\n{corpus.traces()[path].header.note}{others}"
+        fail = counted(len(broken), "traces fail", "trace fails")
+        where = f"the corpus, of which {fail}\n{corpus.traces()[path].header.note}{others}"
         raise Broken(broken_text(run, where, report, corpus.traces()[path], path))
     if not held and not excused:
         raise NotApplicable("no trace of the corpus applies")
@@ -149,7 +153,8 @@ def _slice(run: Run, part: Slice) -> Measures:
         raise NotApplicable(f"the subject does not have the pool of the slice {part.name}: {misuse}") from misuse
     if report.failure:
         shortest = minimise(run.factory, report.failure, excuse=run.excuse)
-        where = f"the slice {part.name}, after {report.states:,} states and {report.transitions:,} transitions"
+        visited = f"{counted(report.states, 'states')} and {counted(report.transitions, 'transitions')}"
+        where = f"the slice {part.name}, after {visited}"
         raise _broken(run, where, f"exhaustive-{part.name}", shortest)
     return {"states": report.states, "transitions": report.transitions, **_excused(report.excused)}
 
@@ -158,13 +163,14 @@ def _programs(run: Run, name: str, seed: int, programs: int) -> Measures:
     try:
         report = fuzz.run(run.factory, seed=seed, programs=programs, steps=run.budget.steps, excuse=run.excuse)
     except Misuse as misuse:
-        raise Broken(f"the subject has none of the pools of {programs} programs: {misuse}") from misuse
+        raise Broken(f"the subject has none of the pools of {counted(programs, 'programs')}: {misuse}") from misuse
     if found := report.violation:
         where = f"program {found.program + 1} of {programs}, seed {seed}"
         raise _broken(run, where, name, found.failure)
     if not report.holds:
         raise Broken(
-            f"declared, but exercised by none of {report.programs} programs: {', '.join(report.not_exercised)}\n"
+            f"declared, but exercised by none of {counted(report.programs, 'programs')}:"
+            f" {', '.join(report.not_exercised)}\n"
             "so nothing is known about it. Declare what is there, or let more programs run (--pagedkv-programs)"
         )
     return {"programs": report.programs, "operations": report.steps, **_excused(report.excused)}
@@ -201,7 +207,7 @@ def _broken(run: Run, where: str, what: str, failure: Failure) -> Broken:
 def _written(run: Run, what: str, trace: Trace) -> Path | None:
     """A failing trace on disk; None, where it cannot be written: then there is the report. Its name is made of subject
     and check, so that the next run writes it anew."""
-    path = run.out / f"{file_name(run.name, slug(what))}.jsonl"
+    path = run.out / f"{file_name(run.name, what)}.jsonl"
     with suppress(OSError, Misuse):
         path.parent.mkdir(parents=True, exist_ok=True)
         save(trace, path)

@@ -5,19 +5,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from pagedkv.conformance.differential.violation import raised
+from pagedkv.conformance.differential.violation import Violation, raised
 from pagedkv.conformance.failures.known import Excuse, KnownFailure, load, of_subject
 from pagedkv.conformance.programs.counting import exercised
-from pagedkv.conformance.programs.plans import NEEDS, allows, probe
-from pagedkv.conformance.subjects import install_hint
+from pagedkv.conformance.programs.plans import probe
+from pagedkv.conformance.subjects import install_hint, no_subject
 from pagedkv.conformance.subjects import subject as subject_named
 from pagedkv.conformance.suite.profiles import Profile, profile, seed_of_commit
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import load as load_trace
 
-REQUIRED: Final = ("capabilities", "admit", "append", "commit", "free", "observe")
-"""What every subject has."""
+FACTORY: Final = "a factory that makes a subject from a Config"
+PROGRAM: Final = "a program that answers the header of a trace, as docs/protocol.md says"
 
 
 @dataclass(frozen=True)
@@ -130,24 +130,18 @@ def capabilities_of(name: str, factory: SubjectFactory) -> Capabilities:
     """What a subject declares, with everything switched on that it has. `Misuse` if it is no subject."""
     try:
         made = probe(factory)
-        missing = [attribute for attribute in REQUIRED if not hasattr(made, attribute)]
-        found = None if missing else made.capabilities
+        if not (wrong := no_subject(made)):
+            return made.capabilities
     except Misuse as misuse:
         if misuse.argument == "subject":  # its process says so
             raise
-        raise Misuse("subject", name, f"one that can be made, if need be without a prefix cache ({misuse})") from misuse
+        small = "one that can be made with 2 blocks of 2, if need be without a prefix cache"
+        raise Misuse("subject", name, f"{small}; it raised {raised(misuse)}") from misuse
     except ImportError as error:
         raise Misuse("subject", name, f"one that can be made here; {install_hint(error)}") from error
+    except Violation as failure:  # of a process of its own
+        wanted = PROGRAM if name.startswith("command:") else FACTORY
+        raise Misuse("subject", name, f"{wanted}; {failure.detail}") from failure
     except (Exception, SystemExit) as error:
-        raise Misuse(
-            "subject", name, f"a factory that makes a subject from a Config (it raised {raised(error)})"
-        ) from error
-    if missing:
-        raise Misuse("subject", name, f"a subject (the {type(made).__name__} has no {', '.join(missing)})")
-    if not isinstance(found, Capabilities):
-        raise Misuse("subject", name, f"one that declares a Capabilities, not a {type(found).__name__}")
-    undone = {kind: needs for kind, needs in NEEDS.items() if allows(found, kind) and not hasattr(made, kind)}
-    if undone:
-        kind, needs = next(iter(undone.items()))
-        raise Misuse("subject", name, f"a subject with {kind}, since it declares {' or '.join(needs.split())}")
-    return found
+        raise Misuse("subject", name, f"{FACTORY}; it raised {raised(error)}") from error
+    raise Misuse("subject", name, f"{FACTORY}; {wrong}")

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.violation import COPIED
 from pagedkv.conformance.failures.known import entry_for
 from pagedkv.conformance.failures.replay import ReplayReport
@@ -31,8 +32,12 @@ def slug(text: str) -> str:
 
 
 def file_name(subject: str, what: str) -> str:
-    """Of a failing trace, without its ending: a subject's own, so that none overwrites that of another one."""
-    return f"{slug(subject)}-{what}" if subject else what
+    """Of a failing trace, without its ending: a subject's own, so that none overwrites that of another one.
+
+    >>> file_name("mine:Allocator", "exhaust-sliding_hits")
+    'mine-Allocator-exhaust-sliding-hits'
+    """
+    return slug(f"{subject}-{what}")
 
 
 def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> list[str]:
@@ -56,7 +61,7 @@ def broken_text(run: Run, where: str, report: ReplayReport, trace: Trace, path: 
         f"  {report.detail}",
         f"in {where}",
         "",
-        f"{path or f'nothing can be written to {run.out}'} ({operations} operation{'s' * (operations != 1)}):",
+        f"{path or f'nothing can be written to {run.out}'} ({counted(operations, 'operations')}):",
         *shown(trace, report.at_line),
         *([">     (here everything is computed and freed)"] if repeats and report.at_line is None else []),
         "",
@@ -89,4 +94,4 @@ def shown(trace: Trace, at_line: int | None, most: int = MOST_LINES) -> list[str
     text = dumps(replace(trace, header=replace(trace.header, note=""))).splitlines()[:at_line]
     lines = [f"{'>' if number == at_line else ' '} {number:>2}  {line}" for number, line in enumerate(text, start=1)]
     left_out = len(lines) - most
-    return lines if left_out <= 0 else [lines[0], f"      … {left_out} lines …", *lines[left_out + 1 :]]
+    return lines if left_out <= 0 else [lines[0], f"      … {counted(left_out, 'lines')} …", *lines[left_out + 1 :]]

@@ -7,6 +7,7 @@ from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, verdict
 from pagedkv.conformance.attention import AttentionReport, Configuration, ConfigurationReport, run
 from pagedkv.conformance.attention.cases import SHAPES
+from pagedkv.conformance.counted import counted
 from pagedkv.spec.attention_subject import AttentionSubject
 
 
@@ -36,12 +37,13 @@ def report_lines(report: AttentionReport, how: str) -> list[str]:
         ("configuration", *(f"rho {shape}" for shape in SHAPES), "relations", "probes", "bounds", "visible")
     ]
     rows += [_row(each) for each in report.configurations]
+    launches = counted(report.launches, "launches", "launch")
     lines = [
-        f"{report.subject}: {how}, {report.launches:,} launches, {report.size} shapes, {report.elapsed_s:.1f} s",
+        f"{report.subject}: {how}, {launches}, {report.size} shapes, {report.elapsed_s:.1f} s",
         *columns(rows),
     ]
     for failure in report.failures:
-        lines += [f"VIOLATED {failure.kind} {failure.law}: {failure.detail}", f"  {failure.case}"]
+        lines += [f"VIOLATED {failure.law} ({failure.kind}): {failure.detail}", f"  {failure.case}"]
     if report.undeclared:
         lines.append(f"not tested, because the subject does not declare it: {', '.join(report.undeclared)}")
     return lines

@@ -6,6 +6,7 @@ from pagedkv.cli.exhaust import slice_data, slice_lines
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, verdict
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.programs.plans import declared
 from pagedkv.conformance.search import exhaustive
 from pagedkv.spec.subject import SubjectFactory
@@ -18,7 +19,7 @@ def run(options: Options) -> Section:
     factory = subject_factory(options.subject)
     limit = QUICK_STATES if options.quick else None
     results = held_slices("exhaustive", factory, options, limit)
-    lines = slice_lines(results) + ([f"quick: a sample of at most {limit} states a slice"] if limit else [])
+    lines = slice_lines(results) + ([f"quick: a sample of at most {counted(limit, 'states')} a slice"] if limit else [])
     holds = all(result["holds"] for result in results)
     return Section("exhaustive slices", verdict(holds), tuple(lines), {"slices": results, "max_states": limit})
 

@@ -11,6 +11,7 @@ from pagedkv.cli.parts.attention_report import attention_section
 from pagedkv.cli.report import Section, merged, verdict
 from pagedkv.conformance.attention import Configuration
 from pagedkv.conformance.attention.plan import configurations
+from pagedkv.conformance.counted import counted
 from pagedkv.optimized.attention.subject import InterpretedTritonAttention
 from pagedkv.optimized.audit.access_log import AccessLog
 from pagedkv.optimized.audit.interpret import ordered, recording, shuffled
@@ -42,9 +43,8 @@ def order_section(log: AccessLog) -> Section:
     """Whether the order of the programs of any recorded launch can be seen in its results."""
     conflicts = log.conflicts()
     programs = sum(len(launch.programs) for launch in log.launches)
-    line = (
-        f"order: {programs:,} programs of {len(log.launches):,} launches shuffled, {len(conflicts)} pairs in conflict"
-    )
+    of_all = f"{counted(programs, 'programs')} of {counted(len(log.launches), 'launches', 'launch')}"
+    line = f"order: {of_all} shuffled, {counted(len(conflicts), 'pairs')} in conflict"
     shown = [
         f"VIOLATED order of programs in {c.kernel}: {c.access} by {c.program} and {c.other_access} by {c.other}"
         f" of byte {c.offset} of {c.argument}"

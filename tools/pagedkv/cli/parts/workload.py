@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pagedkv.cli.inputs import subject_factory
 from pagedkv.cli.parts import Options
 from pagedkv.cli.report import Section, columns, trace_line, write_failure
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.failures.shrinking import Failure
 from pagedkv.conformance.programs.plans import declared
@@ -32,7 +33,7 @@ def run(options: Options) -> Section:
     checker = Checked(factory, pool)
 
     def tell(done: int, simulated_s: float) -> None:
-        options.say(f"workload: {done} of {len(arrivals)} requests done, {simulated_s:.0f} s of their time")
+        options.say(f"workload: {done} of {counted(len(arrivals), 'requests')} done, {simulated_s:.0f} s of their time")
 
     gc.disable()  # nothing here is cyclic, and the log of a million operations is long to walk
     try:
@@ -41,7 +42,7 @@ def run(options: Options) -> Section:
         note = f"{violation.law}: {violation.detail}"
         program = tuple(checker.differential.log)
         trace = write_failure(options.out, "workload", Failure(pool, program, violation))
-        lines = (f"VIOLATED after {len(program)} operations: {note}", trace_line(trace))
+        lines = (f"VIOLATED after {counted(len(program), 'operations')}: {note}", trace_line(trace))
         return Section(SECTION, "violated", lines, {"law": violation.law, "detail": violation.detail, "trace": trace})
     finally:
         gc.enable()
@@ -69,23 +70,22 @@ def _lines(
     m: WorkloadMeasures, reservations: tuple[ReservationMeasures, ...], model: ServiceModel, checks: dict[str, int]
 ) -> list[str]:
     tokens = f"{POOL.num_blocks:,} blocks of {POOL.block_size} = {POOL.num_blocks * POOL.block_size:,} tokens"
-    ended = (
-        f"finished {m.finished:,}, unservable {len(m.unservable)}, steps {m.steps:,}, appended {m.appended_tokens:,}"
-    )
+    ended = f"finished {m.finished:,}, unservable {len(m.unservable)}, steps {m.steps:,}"
+    computed = f"appended {counted(m.appended_tokens, 'tokens')}, preemptions {m.preemptions:,}"
     queue = f"queue time p50 {m.queue_p50_s:.2f} s, p99 {m.queue_p99_s:.2f} s, longest queue {m.peak_waiting}"
     used = f"over time {m.mean_block_utilisation:.1%} of blocks, {m.mean_slot_utilisation:.1%} of slots"
-    waste = f"waste in last blocks {m.mean_waste:.2%} of used slots, at most {m.peak_waste_slots:,} slots"
-    checked = f"checked {checks['operations']:,} operations, {checks['operations_per_s']:,} a second"
+    waste = f"waste in last blocks {m.mean_waste:.2%} of used slots, at most {counted(m.peak_waste_slots, 'slots')}"
+    checked = f"checked {counted(checks['operations'], 'operations')}, {checks['operations_per_s']:,} a second"
     return [
-        f"{m.requests:,} requests of the Azure 2023 conversation trace (CC BY 4.0); pool {tokens}",
+        f"{counted(m.requests, 'requests')} of the Azure 2023 conversation trace (CC BY 4.0); pool {tokens}",
         str(model),
-        f"{ended} tokens, preemptions {m.preemptions:,} ({m.recomputed_tokens:,} tokens recomputed)",
+        f"{ended}, {computed} ({counted(m.recomputed_tokens, 'tokens')} recomputed)",
         f"active conversations: peak {m.peak_active}, mean {m.mean_active:.1f}; {queue}",
-        f"used: at most {m.peak_blocks:,} blocks, {used}",
+        f"used: at most {counted(m.peak_blocks, 'blocks')}, {used}",
         waste,
         f"blocks over time |{_sparkline([point.block_utilisation for point in m.series])}| 0 to {m.simulated_s:.0f} s",
         f"slots over time  |{_sparkline([point.slot_utilisation for point in m.series])}| (. is empty, 9 is full)",
-        f"{checked}, and the whole state {checks['full_checks']} times",
+        f"{checked}, and the whole state {counted(checks['full_checks'], 'times')}",
         "reserving the maximum length instead, on the same arrivals:",
         *columns(_reservation_rows(reservations)),
     ]
