@@ -61,11 +61,11 @@ def test_laws_that_say_the_same_are_told_together_and_what_was_never_tried_one_b
     failures = (*same, *same[:1], *never)
     report = replace(run(TiledAttention(), size="tiny", only=PLAIN), failures=failures)
     assert report.lines()[3:-1] == [
-        "FAILED bound bound, probe one_hot: raised",
+        "VIOLATED bound (bound), one_hot (probe): raised",
         "  Case()",
-        "  and in 1 more configurations",
-        "FAILED capability exercised: window was never exercised",
-        "FAILED capability exercised: sinks was never exercised",
+        "  and in 1 more configuration",
+        "VIOLATED exercised (capability): window was never exercised",
+        "VIOLATED exercised (capability): sinks was never exercised",
     ]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from pagedkv.conformance.attention import Case, Configuration, check_law, planned_checks, run, with_positions
 from pagedkv.conformance.attention.bench import INPUTS, Bench
-from pagedkv.conformance.attention.judging import MAX_SHRINKS, judge
+from pagedkv.conformance.attention.held import MAX_SHRINKS
+from pagedkv.conformance.attention.judging import Judged, judge
 from pagedkv.conformance.attention.plan import configurations
 from pagedkv.conformance.attention.relations import RELATIONS
 from pagedkv.spec.attention_subject import Problem
@@ -145,7 +146,7 @@ def torch_raises(name: str) -> Exception:
     ],
 )
 def test_no_room_for_far_blocks_breaks_no_law(raises: Callable[[], Exception]) -> None:
-    assert judge(Bench(far(raises())), "far_blocks", MOVED) == (0, None, None, False)
+    assert judge(Bench(far(raises())), "far_blocks", MOVED) == Judged(0)
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["torch", "no_torch"])
@@ -208,7 +209,7 @@ def test_who_does_not_answer_is_told_so_once_and_soon(answer: Callable[[Problem]
     assert len(report.failures) == len(report.configurations)
     assert report.failures[0].detail.startswith(text)
     assert report.failures[0].case == "Case(lengths=(1,), num_kv_heads=1, group=1)"
-    assert len([line for line in report.lines() if line.startswith("FAILED")]) == 1
+    assert len([line for line in report.lines() if line.startswith("VIOLATED")]) == 1
     assert "0.00" not in "".join(report.lines()), "no rho of what was not bounded"
     assert Speechless.launches <= 2 * len(report.configurations) + MAX_SHRINKS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pagedkv.cli.main import VERBS, main
-from pagedkv.conformance.plugin.options import OPTIONS
+from pagedkv.conformance.plugin.options import KERNEL_SIZE, OPTIONS
 from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec.subject import Capabilities
 
@@ -19,7 +19,13 @@ PAGE = (DOCS / "your_own.md").read_text(encoding="utf-8")
 MODULE = "\n\n".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[:2])
 """Without fork, and with it."""
 CARELESS = "\n\nclass Careless(ListAllocator):\n    copies_on_write = False\n"
-SAMPLES = re.findall(r"^<!-- run -->\n```console\n\$ pytest (.*?)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+SAMPLE = re.compile(r"^<!-- run -->\n```console\n\$ pytest (.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SAMPLES = SAMPLE.findall(PAGE)
+KERNELS = (DOCS / "your_own_kernel.md").read_text(encoding="utf-8")
+KERNEL = re.findall(r"^```python\n(.*?)^```$", KERNELS, re.DOTALL | re.MULTILINE)[0]
+WHOLE_BLOCKS = re.sub(
+    "^(>>>|[.]{3}) ", "", re.findall(r"^(>>> class .*?)^>>> ", KERNELS, re.DOTALL | re.M)[0], flags=re.M
+)
 TABLE = re.compile(r"^\| `(\w+)` \|.*\|([^|]*)\|$", re.MULTILINE)
 
 
@@ -38,8 +44,27 @@ def test_a_sample_is_what_pytest_prints(pytester: pytest.Pytester, command: str,
     assert [line for line in shown.splitlines() if line and comparable(line) not in printed] == []
 
 
+@pytest.mark.parametrize(("command", "shown"), SAMPLE.findall(KERNELS))
+def test_a_sample_of_kernels_is_what_pytest_prints(pytester: pytest.Pytester, command: str, shown: str) -> None:
+    """And what the page pins is all that is broken."""
+    pytester.makepyfile(my_kernel=f"{KERNEL}\n\n{WHOLE_BLOCKS}")
+    result = pytester.runpytest_inprocess("-p", "no:benchmark", "-p", "no:xdist", *shlex.split(command))
+    assert [line for line in shown.splitlines() if line and line not in result.outlines] == []
+    (known,) = re.findall(r"^```toml\n(.*?)^```$", KERNELS, re.DOTALL | re.MULTILINE)
+    (pytester.path / "known.toml").write_text(known)
+    chosen = ("--pagedkv-known-failures=known.toml", "--pagedkv-seed=7", "-p", "no:benchmark")
+    pytester.runpytest_inprocess("--pagedkv-kernel=my_kernel:WholeBlocks", *chosen).assert_outcomes(passed=4)
+
+
 def test_there_are_samples() -> None:
-    assert len(SAMPLES) == 2
+    assert (len(SAMPLES), len(SAMPLE.findall(KERNELS))) == (2, 2)
+
+
+def test_the_options_of_kernels_are_in_their_table() -> None:
+    told = re.findall(r"^\| `--pagedkv-([a-z-]+)=[A-Z]+` \| `pagedkv_(\w+)` \|", KERNELS, re.MULTILINE)
+    assert all(option.replace("-", "_") == ini for option, ini in told)
+    of_kernels = {"known-failures", "seed", "limit-s"} & {option.name for option in OPTIONS}
+    assert {option for option, _ in told} == {"kernel", KERNEL_SIZE.name, *of_kernels}
 
 
 def test_the_sample_of_the_command_is_what_it_prints(

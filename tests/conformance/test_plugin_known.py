@@ -44,7 +44,7 @@ def test_a_file_of_known_failures(tmp_path: Path) -> None:
     assert (second.line, second.subject) == (None, "mine:One")
     assert of_subject([first, second], "mine:Other") == (first,)
     assert of_subject([first, second], "mine:One") == (first, second)
-    with pytest.raises(Misuse, match="one entry for each trace"):
+    with pytest.raises(Misuse, match="one entry for each"):
         of_subject([first, replace(second, name="t.jsonl")], "mine:One")
 
 
@@ -58,8 +58,8 @@ GOOD = {"trace": '"t.jsonl"', "line": "2", "law": '"x"', "reason": '"y"'}
         ("[other]", "[[known]] tables only"),
         ("known = 3", "[[known]] tables only"),
         ("known = [3]", "known[1] keys=3"),
-        ({"line": None}, "trace, line, law, reason and perhaps subject"),
-        ({"why": '"z"'}, "trace, line, law, reason and perhaps subject"),
+        ({"line": None}, "trace, line, law, reason or law, case, reason, and perhaps subject"),
+        ({"why": '"z"'}, "trace, line, law, reason or law, case, reason, and perhaps subject"),
         ({"line": "1"}, f'known[1].line=1 is not allowed: expected the line of an operation, >= 2, or "{END}"'),
         ({"line": "true"}, "known[1].line=True"),
         ({"law": "3"}, "known[1].law=3"),

@@ -2,38 +2,42 @@
 
 A subject is any object of `pagedkv.spec.attention_subject.AttentionSubject`, and NAME is what makes it. Only what it
 declares is tested; what it declares and no case exercised is a violation, too. Every law that is broken is told with
-the smallest case found, and `--law LAW --case CASE` runs that one again. Exit code 1 at either. The subject runs in
-this process: a kernel that hangs or crashes takes the command with it. With PAGEDKV_DEBUG=1 in the environment whatever
-a subject raised has its traceback.
+the smallest case found, and `--law LAW --case CASE` runs that one again. Exit code 1 at either. With `--known-failures`
+what is put down to a pinned case is counted and no violation, and a pinned case that holds is one. The subject runs in
+this process, where a kernel that hangs or crashes takes the command with it; `process:` before its name gives it one of
+its own, and then that breaks the law at hand. With PAGEDKV_DEBUG=1 in the environment whatever a subject raised has its
+traceback.
 """
 
 import argparse
-import ast
 import os
+import sys
 import traceback
-from typing import Any
 
-from pagedkv.cli.inputs import BadInput, aside, named, natural, print_json, progress
+from pagedkv.cli.inputs import BadInput, aside, natural, print_json, progress
 from pagedkv.cli.report import verdict_line
-from pagedkv.conformance.attention import Case, run as hold
-from pagedkv.conformance.attention.bench import Bench
-from pagedkv.conformance.attention.judging import judge
+from pagedkv.conformance.attention import run as hold
+from pagedkv.conformance.attention.held import Held, held
+from pagedkv.conformance.attention.pins import load
 from pagedkv.conformance.attention.runner import SHAPE
-from pagedkv.conformance.subjects import install_hint
-from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
+from pagedkv.conformance.attention.subjects import case_of, made
+from pagedkv.conformance.failures.known import of_subject
+from pagedkv.spec.attention_subject import AttentionSubject
 
 HELP = "an attention kernel against the specification"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments."""
-    parser.add_argument("--subject", required=True, metavar="module:factory", help="what makes the subject")
+    parser.add_argument("--subject", required=True, metavar="[process:]module:factory", help="what makes the subject")
+    parser.add_argument("--limit-s", type=float, metavar="S", help="for a check in a process of its own (120)")
     parser.add_argument("--size", choices=("tiny", "full"), default="full", help="tiny: for interpreted kernels")
     parser.add_argument("--seed", type=natural, default=0, help="draws contents and placements")
     parser.add_argument(
         "--fix", action="append", default=[], metavar="FIELD=VALUE",
         help=f"for a kernel made for one shape: {', '.join(sorted(SHAPE))}",
     )  # fmt: skip
+    parser.add_argument("--known-failures", metavar="F.toml", help="cases that must break a law, each the smallest")
     parser.add_argument("--first", action="store_true", help="end at the first violation")
     parser.add_argument("--law", help="with --case: only this law")
     parser.add_argument("--case", help='with --law: "Case(...)" as a report prints it')
@@ -44,14 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     """The verb."""
     if (arguments.law is None) != (arguments.case is None):
         raise BadInput("--law and --case go together")
-    subject = made(arguments.subject)
+    if arguments.law is not None and arguments.known_failures is not None:
+        raise BadInput("--known-failures is for a whole run, and --law for one case")
+    subject = found(arguments.subject, arguments.limit_s)
     if arguments.law is not None:
         return once(arguments, subject)
-    shape = fixed(arguments.fix)
+    shape, path = fixed(arguments.fix), arguments.known_failures
+    known = of_subject(load(path), arguments.subject) if path is not None else ()
     with aside():
         report = hold(
             subject, seed=arguments.seed, size=arguments.size, shape=shape, stop_at_first=arguments.first,
-            progress=progress,
+            known=known, progress=progress,
         )  # fmt: skip
     if arguments.json:
         data = report.as_json()
@@ -63,10 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     return int(not report.ok)
 
 
-def once(arguments: argparse.Namespace, subject: AttentionSubject) -> int:
+def once(arguments: argparse.Namespace, subject: AttentionSubject | Held) -> int:
     """One law on one case."""
     with aside():
-        judged = judge(Bench(subject), arguments.law, case_of(arguments.case))
+        judged = held(subject).judge(arguments.law, case_of(arguments.case), fresh=True)
     holds, detail = judged.detail is None, judged.detail
     if arguments.json:
         data = {"law": arguments.law, "case": arguments.case, "checked": judged.checked}
@@ -85,27 +92,12 @@ def trace_of(error: BaseException | None) -> None:
         traceback.print_exception(error)
 
 
-def made(name: str) -> AttentionSubject:
-    """The subject that `module:factory` makes. Raises `BadInput`."""
-    factory = named(name, "--subject")
-    try:
-        with aside():
-            subject: Any = factory()
-    except ImportError as error:
-        raise BadInput(f"subject {name!r} cannot be made: {install_hint(error)}") from error
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"subject {name!r} cannot be made: {error!r}") from error
-    wanted = ["name", "capabilities", "rounding", "attend"]
-    if getattr(getattr(subject, "capabilities", None), "writes", False):
-        wanted += ["write_kv", "copy_blocks"]
-    missing = [each for each in wanted if not hasattr(subject, each)]
-    if missing:
-        raise BadInput(f"subject {name!r} makes a {type(subject).__name__}, which has no {', '.join(missing)}")
-    if not isinstance(subject.capabilities, AttentionCapabilities):
-        kind = type(subject.capabilities).__name__
-        raise BadInput(f"subject {name!r} has capabilities of type {kind}: expected AttentionCapabilities")
-    found: AttentionSubject = subject
-    return found
+def found(name: str, limit_s: float | None = None) -> AttentionSubject | Held:
+    """The subject of a name, found from the working directory, too."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    with aside():
+        return made(name, limit_s=limit_s)
 
 
 def fixed(pairs: list[str]) -> dict[str, int]:
@@ -121,18 +113,3 @@ def fixed(pairs: list[str]) -> dict[str, int]:
             raise BadInput(f"--fix {pair!r}: expected FIELD=VALUE, a field of {', '.join(sorted(SHAPE))} and its size")
         shape[name] = int(value)
     return shape
-
-
-def case_of(text: str) -> Case:
-    """The case that a report prints: literals only, nothing else is evaluated.
-
-    >>> case_of("Case(lengths=(9,), window=3)").window
-    3
-    """
-    try:
-        call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Case" or call.args:
-            raise ValueError("no Case(...)")
-        return Case(**{str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
-    except (SyntaxError, ValueError, TypeError) as error:
-        raise BadInput(f"--case {text!r}: expected Case(name=value, ...) as a report prints it ({error})") from error

@@ -5,7 +5,7 @@
 """
 
 from pagedkv.conformance.attention.cases import Case, with_positions
-from pagedkv.conformance.attention.judging import check_law
+from pagedkv.conformance.attention.held import check_law
 from pagedkv.conformance.attention.plan import Configuration
 from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
 from pagedkv.conformance.attention.runner import planned_checks, run

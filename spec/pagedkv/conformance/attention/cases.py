@@ -6,7 +6,7 @@ bits, so every relation of this kit is one case and two placements; and a failin
 smaller, which is what a report prints.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -130,13 +130,13 @@ class Case:
             yield self._only([index])
         for index in range(count if count > 2 else 0):
             yield self._only([other for other in range(count) if other != index])
-        for name in ("window", "softcap", "alibi", "sinks", "split_size", "value_dim", "style"):
+        for name in _PLAIN:
             if getattr(self, name) != getattr(_DEFAULT, name):
                 yield replace(self, **{name: getattr(_DEFAULT, name)})
-        if self.group > 1:
-            yield replace(self, group=1)
-        if self.num_kv_heads > 1:
-            yield replace(self, num_kv_heads=1)
+        for name, numbers in _FEW.items():
+            for number in numbers:
+                if number < (getattr(self, name) or 0):
+                    yield replace(self, **{name: number})
         for index, length in enumerate(self.lengths):
             rows = self.query_lens[index]
             least = int(0 < rows <= length)
@@ -158,6 +158,13 @@ class Case:
 
 
 _DEFAULT = Case()
+_PLAIN = (
+    "window", "softcap", "alibi", "sinks", "split_size", "value_dim", "style", "causal", "head_dim", "block_size",
+    "seed",
+)  # fmt: skip
+"""Fields that a simpler case has as `Case()` has them."""
+_FEW: Mapping[str, tuple[Any, ...]] = {"window": (1, 3), "group": (1, 2), "num_kv_heads": (1, 2)}
+"""Smaller numbers of others that it may have."""
 
 
 def with_positions(case: Case) -> Case | None:

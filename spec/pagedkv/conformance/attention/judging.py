@@ -1,6 +1,6 @@
-"""Judging: one law on one case of one subject, what is wrong, and the smallest case found on which it is so, too."""
+"""Judging: one law on one case of one subject, and what is wrong."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Malformed, answered
@@ -15,9 +15,6 @@ ANSWER: Final = "answer"
 
 RAISED: Final = "raised "
 """What the detail begins with if the subject raised something."""
-
-MAX_SHRINKS: Final = 80
-"""Cases tried to make a failure smaller."""
 
 MORE_ROWS_THAN_POSITIONS: Final = (
     "; a request brings more rows than it has positions: those before position 0 see nothing. A kernel that takes no"
@@ -36,6 +33,13 @@ class Judged(NamedTuple):
     """What the subject raised."""
     malformed: bool = False
     """Whether an answer had not the stated form, which is no matter of this law."""
+    ended: bool = False
+    """Whether the process of the subject was ended by it (`apart`)."""
+
+    @property
+    def how(self) -> tuple[bool, bool]:
+        """What tells faults apart: something wrong was computed, something was raised, or the process was ended."""
+        return self.error is not None, self.ended
 
 
 def judge(bench: Bench, law: str, case: Case) -> Judged:
@@ -59,15 +63,6 @@ def judge(bench: Bench, law: str, case: Case) -> Judged:
         return Judged(1, f"{RAISED}{type(error).__name__}: {error}{raised_at(error)}{hint}", error)
 
 
-def check_law(subject: AttentionSubject, law: str, case: Case) -> str | None:
-    """Hold a subject to one law on one case: what is wrong, or None. Reproduces a `Failure`.
-
-    Raises:
-        Misuse: no such law.
-    """
-    return judge(Bench(subject), law, case).detail
-
-
 def fit(subject: AttentionSubject, case: Case) -> Case | None:
     """The part of a case that a subject is made for, if it has a `fit` that tells; else the case. None: no part.
 
@@ -79,24 +74,3 @@ def fit(subject: AttentionSubject, case: Case) -> Case | None:
     if fitted is not None and not isinstance(fitted, Case):
         raise Misuse(f"fit({case.describe()})", fitted, "a Case, or None")
     return fitted
-
-
-def smallest(
-    subject: AttentionSubject, law: str, case: Case, found: Judged, fixed: Collection[str] = ()
-) -> tuple[Case, Judged]:
-    """A smaller case that breaks the law, too, and how, as a bounded greedy search finds it.
-
-    Fields that are `fixed` keep their values. What computed something wrong does so again: that it raises on a smaller
-    case is another fault.
-    """
-    smaller = case.smaller()
-    for _ in range(MAX_SHRINKS):
-        candidate = next(smaller, None)
-        if candidate is None:
-            break
-        if fit(subject, candidate) != candidate or any(getattr(candidate, n) != getattr(case, n) for n in fixed):
-            continue
-        judged = judge(Bench(subject), law, candidate)
-        if judged.detail is not None and (judged.error is None) == (found.error is None):
-            case, found, smaller = candidate, judged, candidate.smaller()
-    return case, found

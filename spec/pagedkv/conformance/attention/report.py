@@ -1,9 +1,11 @@
 """What a run found, as frozen data that turns into JSON, and one screen of text."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any, Self
+
+from pagedkv.conformance.counted import counted
 
 
 @dataclass(frozen=True)
@@ -12,7 +14,7 @@ class Failure:
 
     law: str
     kind: str
-    """"relation", "probe", "bound", "write"; "launch" if nothing could be held to a law, or "capability"."""
+    """"relation", "probe", "bound", "write"; "launch" if nothing could be held to a law, "capability", or "pin"."""
     case: str
     """The smallest case found that breaks the law; an expression that makes it."""
     detail: str
@@ -33,6 +35,15 @@ class Count:
 
     def plus(self, checked: int, failed: int) -> Self:
         return type(self)(self.checked + checked, self.failed + failed)
+
+
+def configuration_name(dtype: str, features: Sequence[str]) -> str:
+    """As reports have it.
+
+    >>> configuration_name("float16", ("window", "sinks"))
+    'float16 window+sinks'
+    """
+    return f"{dtype} {'+'.join(features) or 'plain'}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ class ConfigurationReport:
 
     @property
     def name(self) -> str:
-        return f"{self.dtype} {'+'.join(self.features) or 'plain'}"
+        return configuration_name(self.dtype, self.features)
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ class AttentionReport:
     """Capabilities that the subject does not declare."""
     launches: int
     elapsed_s: float
+    excused: Mapping[str, int] = field(default_factory=dict)
+    """Checks that failed and were put down to a known failure, by its name."""
 
     @property
     def ok(self) -> bool:
@@ -91,27 +104,30 @@ class AttentionReport:
     def lines(self) -> list[str]:
         """The report as text: one line a configuration, and each broken law with its first case."""
         head = f"{'configuration':<44} {'relations':>9} {'probes':>7} {'bounds':>7} {'rho':>6} {'visible':>8}"
-        lines = [f"attention: {self.subject} ({self.size}, seed {self.seed}, {self.launches} launches)", head]
+        launches = counted(self.launches, "launches", "launch")
+        lines = [f"attention: {self.subject} ({self.size}, seed {self.seed}, {launches})", head]
         for each in self.configurations:
             visible = "" if each.visibility is None else f"{each.visibility:.0%}"
             counts = f"{each.relations.checked:>9} {each.probes.checked:>7} {each.bounds.checked:>7}"
             worst = f"{each.worst_rho:.2f}" if each.rhos else ""
             lines.append(f"{each.name:<44} {counts} {worst:>6} {visible:>8}".rstrip())
-        for told, laws in self._told().items():
-            lines.append(f"FAILED {', '.join(f'{kind} {law}' for law, kind in laws)}: {told.detail}")
+        for told, laws in together(self.failures).items():
+            lines.append(f"VIOLATED {', '.join(f'{law} ({kind})' for law, kind in laws)}: {told.detail}")
             lines += [f"  {told.case}"] if told.case else []
             more = max(sum(each.law == law and each.case != "" for each in self.failures) for law, _ in laws) - 1
-            lines += [f"  and in {more} more configurations"] if more > 0 else []
+            lines += [f"  and in {counted(more, 'more configurations')}"] if more > 0 else []
+        lines += [f"put down to the known failure {name}: {count}" for name, count in sorted(self.excused.items())]
         if self.undeclared:
             lines.append(f"not tested, because the subject does not declare it: {', '.join(self.undeclared)}")
         return lines
 
-    def _told(self) -> dict[Failure, list[tuple[str, str]]]:
-        """The first failure of each law, laws (with their kinds) together that say the same of the same case."""
-        laws: dict[str, Failure] = {}
-        for failure in self.failures:
-            laws.setdefault(failure.law if failure.case else failure.detail, failure)
-        alike: dict[tuple[str, str], list[Failure]] = {}
-        for failure in laws.values():
-            alike.setdefault((failure.case, failure.detail), []).append(failure)
-        return {same[0]: [(each.law, each.kind) for each in same] for same in alike.values()}
+
+def together(failures: Iterable[Failure]) -> dict[Failure, list[tuple[str, str]]]:
+    """The first failure of each law, laws (with their kinds) together that say the same of the same case."""
+    laws: dict[str, Failure] = {}
+    for failure in failures:
+        laws.setdefault(failure.law if failure.case else failure.detail, failure)
+    alike: dict[tuple[str, str], list[Failure]] = {}
+    for failure in laws.values():
+        alike.setdefault((failure.case, failure.detail), []).append(failure)
+    return {same[0]: [(each.law, each.kind) for each in same] for same in alike.values()}

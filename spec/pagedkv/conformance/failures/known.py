@@ -1,6 +1,7 @@
 """Known failures: traces that must fail, each at a stated line with a stated law, until somebody repairs the cause.
 
-They are pinned in a TOML file, whose paths are relative to it:
+They are pinned in a TOML file, whose paths are relative to it (and which may have entries of kernels, too: those have a
+`case` in place of the trace, and `attention.pins` reads them):
 
     [[known]]
     trace = "known/write_into_a_shared_block.jsonl"
@@ -19,10 +20,10 @@ same law by the same kinds of operations is passed over with it: what is pinned 
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from pagedkv.conformance.differential.in_time import IN_TIME, attempting
 from pagedkv.conformance.failures.replay import ReplayReport, replay
@@ -41,6 +42,8 @@ from pagedkv.spec.trace import Trace, TraceError, load as load_trace
 from pagedkv.spec.trace_fields import NAMES
 
 KEYS: Final = ("trace", "line", "law", "reason")
+_KINDS: Final = (KEYS, ("law", "case", "reason"))
+"""The keys of an entry about a block manager, and of one about an attention kernel."""
 END: Final = "end"
 
 
@@ -60,27 +63,43 @@ class KnownFailure:
     """The name of the one subject that it is about; None: of all."""
 
 
-def load(path: str | Path) -> tuple[KnownFailure, ...]:
-    """The known failures of a TOML file. What it should not have is `Misuse`, in a trace `TraceError`."""
-    file = Path(path)
+def entries(path: str | Path, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The entries of a TOML file that have this key, `trace` or `case`, and how a message names each.
+
+    What such a file should not have, in an entry of either kind, is `Misuse`.
+    """
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise Misuse("known_failures", str(path), f"a TOML file that can be read ({error})") from error
-    entries = document.get("known", [])
-    if set(document) - {"known"} or not isinstance(entries, list):
+    known = document.get("known", [])
+    if set(document) - {"known"} or not isinstance(known, list):
         raise Misuse(f"{path}: keys", ", ".join(document), "[[known]] tables only")
-    return tuple(_read(file, number, entry) for number, entry in enumerate(entries, start=1))
+    for number, entry in enumerate(known, start=1):
+        where = f"{path}: known[{number}]"
+        _check_form(where, entry)
+        if key in entry:
+            yield where, entry
 
 
-def _read(file: Path, number: int, entry: Any) -> KnownFailure:
-    where = f"{file}: known[{number}]"
-    if not isinstance(entry, dict) or not set(KEYS) <= set(entry) <= {*KEYS, "subject"}:
+def _check_form(where: str, entry: Any) -> None:
+    """The keys of one of the two kinds, and texts that are not empty."""
+    if not isinstance(entry, dict) or not any(set(keys) <= set(entry) <= {*keys, "subject"} for keys in _KINDS):
         given = ", ".join(entry) if isinstance(entry, dict) else entry
-        raise Misuse(f"{where} keys", given, f"{', '.join(KEYS)} and perhaps subject")
-    for key in {*KEYS, "subject"} & set(entry) - {"line"}:
-        if not isinstance(entry[key], str) or not entry[key].strip():
-            raise Misuse(f"{where}.{key}", entry[key], "a text that is not empty")
+        allowed = " or ".join(", ".join(keys) for keys in _KINDS)
+        raise Misuse(f"{where} keys", given, f"{allowed}, and perhaps subject")
+    for name in entry:
+        if name != "line" and not (isinstance(entry[name], str) and entry[name].strip()):
+            raise Misuse(f"{where}.{name}", entry[name], "a text that is not empty")
+
+
+def load(path: str | Path) -> tuple[KnownFailure, ...]:
+    """The known failures of block managers in a TOML file. What it should not have is `Misuse`, in a trace
+    `TraceError`."""
+    return tuple(_read(Path(path), where, entry) for where, entry in entries(path, "trace"))
+
+
+def _read(file: Path, where: str, entry: Mapping[str, Any]) -> KnownFailure:
     line = entry["line"]
     if line != END and (type(line) is not int or line < 2):
         raise Misuse(f"{where}.line", line, f'the line of an operation, >= 2, or "{END}"')
@@ -94,20 +113,35 @@ def _read(file: Path, number: int, entry: Any) -> KnownFailure:
     return KnownFailure(entry["trace"], trace, at, entry["law"], entry["reason"], entry.get("subject"))
 
 
-def of_subject(known: Iterable[KnownFailure], *names: str) -> tuple[KnownFailure, ...]:
-    """Those that are about the subject of these names. A trace that is pinned twice is `Misuse`."""
+class Entry(Protocol):
+    """What entries of both kinds have."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def subject(self) -> str | None: ...
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+def of_subject(known: Iterable[EntryT], *names: str) -> tuple[EntryT, ...]:
+    """Those that are about the subject of these names. What is pinned twice is `Misuse`."""
     found = tuple(each for each in known if each.subject in (None, *names))
     if twice := [name for name, count in Counter(each.name for each in found).items() if count > 1]:
-        raise Misuse("known_failures", twice[0], "one entry for each trace")
+        raise Misuse("known_failures", twice[0], "one entry for each")
     return found
 
 
 def entry_for(trace: str, line: int | None, law: str) -> str:
     """The lines that pin a failure, for whoever wants to."""
-    fields = {"trace": trace, "line": line or END, "law": law, "reason": "…"}
-    return "\n".join(
-        ["[[known]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in fields.items())]
-    )
+    return entry_of(trace=trace, line=line or END, law=law)
+
+
+def entry_of(**fields: str | int) -> str:
+    """An entry with these fields, and a reason to be given."""
+    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in {**fields, "reason": "…"}.items())
+    return "\n".join(["[[known]]", *lines])
 
 
 def changed(known: KnownFailure, factory: SubjectFactory) -> str | None:

@@ -1,6 +1,7 @@
-"""The pytest plugin: `pytest --pagedkv-subject=mine:MyAllocator` runs the checks of `suite` beside your tests.
+"""The pytest plugin: `pytest --pagedkv-subject=mine:MyAllocator` runs the checks of `suite` beside your tests, and
+`--pagedkv-kernel=mine:MyDecode` those of `attention.suite`.
 
-It is registered when the package is installed, and without a subject it does nothing: there are its options, and a
+It is registered when the package is installed, and without either it does nothing: there are its options, and a
 summary of what has something to sum up, and nothing else of the kit is imported. Every option can stand in the ini
 file, too, as `pagedkv_subject` and so on (paths are relative to that file); the command line goes first.
 """
@@ -16,8 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With a subject, and only then, all the rest is loaded. What cannot be run is a usage error at once."""
-    if options.subjects(config):
+    """With a subject or a kernel, and only then, all the rest is loaded. What cannot be run is a usage error."""
+    if options.subjects(config) or options.kernels(config):
         from pagedkv.conformance.plugin.items import Conformance  # noqa: PLC0415  # costs nothing unless it is wanted
 
         config.pluginmanager.register(Conformance(config), "pagedkv-conformance")

@@ -1,7 +1,8 @@
-"""What the plugin does when there is a subject: its checks become items of the session, and a summary is printed.
+"""What the plugin does when there is a subject, a block manager or a kernel: its checks become items of the session.
 
 Items stand beside those of the user's own tests, so `-k`, `-x`, `--lf`, `-n` (pytest-xdist) and all reports treat
-them alike. Their ids, `pagedkv[mine:MyAllocator]::programs`, can be given as arguments to run them again.
+them alike. Their ids, `pagedkv[mine:MyAllocator]::programs` or `pagedkv[mine:MyDecode]::float32 plain`, can be given as
+arguments to run them again.
 """
 
 import sys
@@ -11,9 +12,12 @@ from typing import Any, Final
 
 import pytest
 
+from pagedkv.conformance.attention.suite import checks as checks_of_kernel
+from pagedkv.conformance.attention.suite import kernel_run
+from pagedkv.conformance.counted import counted
 from pagedkv.conformance.plugin import options
 from pagedkv.conformance.plugin.summary import properties
-from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, Run, checks, run_of
+from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, checks, run_of
 from pagedkv.conformance.suite.profiles import seed_of_commit
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
@@ -24,11 +28,11 @@ ID: Final = "pagedkv["
 class Subject(pytest.Collector):
     """A subject; its items are its checks."""
 
-    run: Run
+    checks: list[Check]
 
     def collect(self) -> Iterator["Item"]:
         """The checks that its capabilities allow."""
-        for check in checks(self.run):
+        for check in self.checks:
             item = Item.from_parent(self, name=check.name)
             item.check = check
             yield item
@@ -74,31 +78,45 @@ class Conformance:
         try:
             chosen = Options(**dict(options.given(config)))
             seed = worker.get("pagedkv_seed", chosen.seed)
-            chosen = replace(chosen, seed=_seed(config) if seed is None else seed)
+            self.seed: int = _seed(config) if seed is None else seed
+            chosen = replace(chosen, seed=self.seed)
             self.runs = [run_of(name, chosen) for name in options.subjects(config)]
+            size: Any = options.value_of(config, options.KERNEL_SIZE) or "full"
+            self.kernels = [
+                kernel_run(
+                    name, seed=self.seed, size=size, known_failures=chosen.known_failures, limit_s=chosen.limit_s
+                )
+                for name in options.kernels(config)
+            ]
         except (Misuse, TraceError) as error:
             raise pytest.UsageError(f"pagedkv: {error}") from error
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """What the workers of pytest-xdist have to agree on."""
-        seed = self.runs[0].seed
-        node.workerinput |= {"pagedkv_seed": seed, "pagedkv_only": self.only, "pagedkv_alone": self.alone}
+        node.workerinput |= {"pagedkv_seed": self.seed, "pagedkv_only": self.only, "pagedkv_alone": self.alone}
 
     def pytest_report_header(self) -> list[str]:
         """How to repeat this run."""
-        budget, seed = self.runs[0].budget, self.runs[0].seed
-        names = ", ".join(run.name for run in self.runs)
-        return [f"pagedkv: {names}: {budget.programs:,} programs of {budget.steps} operations, --pagedkv-seed={seed}"]
+        lines = []
+        if self.runs:
+            budget = self.runs[0].budget
+            ran = f"{counted(budget.programs, 'programs')} of {counted(budget.steps, 'operations')}"
+            lines.append(f"{', '.join(run.name for run in self.runs)}: {ran}")
+        if self.kernels:
+            lines.append(f"{', '.join(run.name for run in self.kernels)}: --pagedkv-kernel-size={self.kernels[0].size}")
+        return [f"pagedkv: {line}, --pagedkv-seed={self.seed}" for line in lines]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Add the items, before any selection."""
         ours: list[pytest.Item] = []
-        for run in self.runs:
-            name = f"{ID}{run.name}]"
+        held = {run.name: checks(run) for run in self.runs}
+        held |= {kernel.name: checks_of_kernel(kernel) for kernel in self.kernels}
+        for of, found in held.items():
+            name = f"{ID}{of}]"
             node = Subject.from_parent(session, name=name, nodeid=name)
-            node.run = run
+            node.checks = found
             ours += session.genitems(node)
         asked = [item for item in ours if item.nodeid in self.only or item.nodeid.partition("::")[0] in self.only]
         if unknown := [name for name in self.only if not any(item.nodeid.startswith(name) for item in asked)]:

@@ -1,0 +1,121 @@
+"""A subject as it is held to laws: in this process or in one of its own, and the smallest case that breaks a law."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from math import inf
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pagedkv.conformance.attention.bench import Bench
+from pagedkv.conformance.attention.cases import Case, contents
+from pagedkv.conformance.attention.judging import Judged, fit, judge
+from pagedkv.conformance.attention.placement import place
+from pagedkv.conformance.differential.in_time import attempting
+from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject, RoundingModel
+from pagedkv.spec.words import Misuse
+
+MAX_SHRINKS: Final = 80
+"""Cases tried to make a failure smaller."""
+
+
+class Measured(NamedTuple):
+    """What the checks of a configuration have measured."""
+
+    launches: int = 0
+    rhos: Mapping[str, float] = MappingProxyType({})
+    """As in a `ConfigurationReport`, and so is the next."""
+    visibility: float | None = None
+
+    def plus(self, more: "Measured") -> "Measured":
+        """Both together."""
+        rhos = {
+            shape: max(self.rhos.get(shape, 0.0), more.rhos.get(shape, 0.0)) for shape in {**self.rhos, **more.rhos}
+        }
+        seen = [each.visibility for each in (self, more) if each.visibility is not None]
+        return Measured(self.launches + more.launches, rhos, min(seen, default=None))
+
+
+class Held:
+    """A subject in this process; `apart.Apart` is one in a process of its own."""
+
+    shrink_s = inf
+    """Seconds after which no further case is tried to make a failure smaller."""
+
+    def __init__(self, subject: AttentionSubject) -> None:
+        self.subject = subject
+        self.begin()
+
+    @property
+    def name(self) -> str:
+        return self.subject.name
+
+    @property
+    def capabilities(self) -> AttentionCapabilities:
+        return self.subject.capabilities
+
+    @property
+    def shapes(self) -> Sequence[Mapping[str, int]]:
+        """Those that it is made for, if it says so; else nothing is fixed."""
+        made_for: Sequence[Mapping[str, int]] = getattr(self.subject, "shapes", ({},))
+        return made_for
+
+    def fit(self, case: Case) -> Case | None:
+        """The part of the case that it is made for. `Misuse` as of `judging.fit`."""
+        return fit(self.subject, case)
+
+    def tile(self, case: Case) -> int:
+        """Of its rounding, in tokens. `Misuse` if it has no rounding model."""
+        model = self.subject.rounding(place(case, contents(case)))
+        if not isinstance(model, RoundingModel):
+            raise Misuse("rounding", model, "a RoundingModel")
+        return model.tile
+
+    def begin(self) -> None:
+        """A configuration begins: nothing is remembered or measured yet."""
+        self._bench = Bench(self.subject)
+
+    def judge(self, law: str, case: Case, *, fresh: bool = False) -> Judged:
+        """One law on one case; `fresh`: with nothing remembered from other checks, and nothing measured."""
+        return judge(Bench(self.subject) if fresh else self._bench, law, case)
+
+    @property
+    def measured(self) -> Measured:
+        """Since the configuration began."""
+        return Measured(self._bench.launches, self._bench.rhos, self._bench.visibility)
+
+
+def held(subject: AttentionSubject | Held) -> Held:
+    """A subject as it is held: in this process, unless it is in one of its own already."""
+    return subject if isinstance(subject, Held) else Held(subject)
+
+
+def check_law(subject: AttentionSubject | Held, law: str, case: Case) -> str | None:
+    """Hold a subject to one law on one case: what is wrong, or None. Reproduces a `Failure`.
+
+    Raises:
+        Misuse: no such law.
+    """
+    return held(subject).judge(law, case, fresh=True).detail
+
+
+def smallest(
+    subject: AttentionSubject | Held, law: str, case: Case, found: Judged, fixed: Collection[str] = ()
+) -> tuple[Case, Judged]:
+    """A smaller case that breaks the law, too, and how, as a bounded greedy search finds it.
+
+    Fields that are `fixed` keep their values. What computed something wrong does so again: that it raises on a smaller
+    case is another fault.
+    """
+    subject = held(subject)
+    smaller, until = case.smaller(), time.monotonic() + subject.shrink_s
+    with attempting():
+        for _ in range(MAX_SHRINKS):
+            candidate = next(smaller, None)
+            if candidate is None or time.monotonic() > until:
+                break
+            if subject.fit(candidate) != candidate or any(getattr(candidate, n) != getattr(case, n) for n in fixed):
+                continue
+            judged = subject.judge(law, candidate, fresh=True)
+            if judged.detail is not None and judged.how == found.how:
+                case, found, smaller = candidate, judged, candidate.smaller()
+    return case, found

@@ -1,0 +1,101 @@
+"""A kernel that is held to laws here, and answers on stdout what it is asked on stdin; `apart` asks.
+
+    python -m pagedkv.conformance.attention.serve [--no-fork] MODULE:FACTORY
+
+As with block managers (`process.serve`) the interpreter imports the module once and then forks: a child makes the
+subject and holds it to laws, and if it dies, the parent says so and forks another one. With `--no-fork`, or where an
+import has initialised CUDA, it is held in the interpreter itself.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from functools import cached_property, partial
+
+from pagedkv.conformance.attention.held import Held
+from pagedkv.conformance.attention.subjects import case_of, factory_of, made_by
+from pagedkv.conformance.process.protocol import Json, read, write
+from pagedkv.conformance.process.serve import Answering, main
+from pagedkv.spec.misuse import Misuse, shown
+
+
+class Server:
+    """Answers line by line. The subject is made when it is first asked for."""
+
+    def __init__(self, name: str, factory: Callable[[], object] | Misuse) -> None:
+        self.name, self.factory = name, factory
+
+    @cached_property
+    def held(self) -> Held:
+        """The subject. Raises `Misuse` if there is none."""
+        if isinstance(self.factory, Misuse):
+            raise self.factory
+        return Held(made_by(self.name, self.factory))
+
+    def answer(self, line: bytes) -> bytes:
+        """The line that answers a line."""
+        question = read(line)
+        try:
+            return write(getattr(self, f"answer_{question.pop('ask')}")(**question))
+        except Misuse as misuse:
+            value = misuse.value if isinstance(misuse.value, str | int | None) else shown(misuse.value)
+            return write({"misuse": [misuse.argument, value, misuse.allowed]})
+
+    def answer_hello(self) -> Json:
+        """What it is."""
+        declared = self.held.capabilities
+        capabilities = {each.name: getattr(declared, each.name) for each in fields(declared)}
+        shapes = [dict(shape) for shape in self.held.shapes]
+        fits = hasattr(self.held.subject, "fit")
+        return {"name": self.held.name, "capabilities": capabilities, "shapes": shapes, "fits": fits}
+
+    def answer_fit(self, case: str) -> Json:
+        """The part of a case that it takes."""
+        part = self.held.fit(case_of(case))
+        return {"case": part and part.describe()}
+
+    def answer_tile(self, case: str) -> Json:
+        """Of its rounding."""
+        return {"tile": self.held.tile(case_of(case))}
+
+    def answer_begin(self) -> Json:
+        """A configuration begins."""
+        self.held.begin()
+        return {}
+
+    def answer_judge(self, law: str, case: str, fresh: bool) -> Json:
+        """One law on one case, and what has been measured since the configuration began."""
+        judged = self.held.judge(law, case_of(case), fresh=fresh)
+        error = judged.error and "".join(traceback.format_exception(judged.error))
+        launches, rhos, visibility = self.held.measured
+        texts = {shape: str(rho) for shape, rho in rhos.items()}  # not every float is one of JSON
+        return {**judged._asdict(), "error": error, "measured": [launches, texts, visibility]}
+
+    def answer_end(self) -> Json:
+        """No answer: it ends, with whatever a fault has left of it."""
+        os._exit(0)
+
+
+def load(name: str) -> Callable[[], Answering]:
+    """Import what makes the subject, and say how one begins to answer."""
+    try:
+        factory: Callable[[], object] | Misuse = factory_of(name)
+    except Misuse as misuse:
+        factory = misuse
+    return lambda: Server(name, factory).answer
+
+
+def run(arguments: Sequence[str]) -> None:
+    """The command."""
+    *how, name = arguments or ["--help"]
+    if how not in ([], ["--no-fork"]) or name.startswith("-"):
+        sys.exit("usage: python -m pagedkv.conformance.attention.serve [--no-fork] MODULE:FACTORY")
+    with suppress(BrokenPipeError):
+        main(partial(load, name), fork=not how)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

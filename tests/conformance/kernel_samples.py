@@ -1,0 +1,84 @@
+"""Kernels for the tests of pins and of the plugin: one that is right, and others, each wrong in a way that is known."""
+
+from typing import Any
+
+import numpy as np
+
+from pagedkv.conformance.attention import Case
+from pagedkv.reference.attention import ReferenceAttention
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem
+
+
+class Right(ReferenceAttention):
+    """The reference, of which little is declared: two configurations."""
+
+    capabilities = AttentionCapabilities(window=True, returns_lse=True)
+
+
+class Wrong(Right):
+    """A log-sum-exp that is too large by 1 for some requests: it breaks `lse_bound`."""
+
+    def wrong(self, problem: Problem) -> Any:
+        """For which requests."""
+        return np.ones(len(problem.seq_lens), bool)
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        out, lse = super().attend(problem)
+        rows = np.repeat(self.wrong(problem), problem.query_lens)
+        return out, np.where(rows[:, None], lse + np.float32(1), lse)
+
+
+class WrongIfLong(Wrong):
+    """From 17 positions on."""
+
+    def wrong(self, problem: Problem) -> Any:
+        return problem.seq_lens > 16
+
+
+class WrongInWindows(Wrong):
+    """In windows: another fault, which breaks the same law."""
+
+    def wrong(self, problem: Problem) -> Any:
+        return np.full(len(problem.seq_lens), problem.window is not None)
+
+
+class WrongTwice(Wrong):
+    """Has both faults."""
+
+    def wrong(self, problem: Problem) -> Any:
+        return (problem.seq_lens > 16) | (problem.window is not None)
+
+
+class WithoutWindows(Right):
+    """Declares windows and takes no launch with one."""
+
+    def fit(self, case: Case) -> Case | None:
+        return case if case.window is None else None
+
+
+class Speechless(Right):
+    """Answers no launch."""
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        raise RuntimeError("no device")
+
+
+class SaysAnything(Right):
+    """No subject: what it fits is no case."""
+
+    def fit(self, case: Case) -> Any:
+        return True
+
+
+class Unrounded(Right):
+    """Cannot say how it rounds."""
+
+    def rounding(self, problem: Problem) -> Any:
+        return 1 / int(problem.scale == 0)
+
+
+class Malformed(Right):
+    """Forgets the log-sum-exp."""
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        return super().attend(problem)[0], None

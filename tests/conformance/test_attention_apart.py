@@ -1,0 +1,124 @@
+"""A kernel in a process of its own: held to the same, and what ends its process breaks one law."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from pagedkv.conformance.attention import Case, Configuration, check_law, run
+from pagedkv.conformance.attention.apart import Apart
+from pagedkv.conformance.attention.report import AttentionReport
+from pagedkv.conformance.attention.subjects import case_of, made
+from pagedkv.spec import Misuse
+from tests.conformance import apart_kernels
+
+HERE = "tests.conformance.apart_kernels"
+PLAIN = [Configuration("float32")]
+
+
+def without_time(report: AttentionReport) -> dict[str, Any]:
+    """What a run found, with the text of what was raised."""
+    return {**report.as_json(), "elapsed_s": 0, "errors": [failure.error is None for failure in report.failures]}
+
+
+@pytest.mark.parametrize("name", ["Tiled", "Infinite"])
+def test_it_is_held_to_the_same_as_in_this_process(name: str) -> None:
+    reports = [run(made(f"{where}{HERE}:{name}"), size="tiny") for where in ("", "process:")]
+    assert without_time(reports[0]) == without_time(reports[1])
+    assert reports[0].ok == (name == "Tiled")
+    json.dumps(reports[1].as_json(), allow_nan=False)
+
+
+def test_what_it_raises_has_its_traceback() -> None:
+    subjects = apart_kernels.LosesTheDevice(), Apart(f"{HERE}:LosesTheDevice")
+    here, apart = (run(subject, only=PLAIN, size="tiny", shrink=False) for subject in subjects)
+    (failure,) = apart.failures
+    assert (failure.law, failure.detail) == (here.failures[0].law, here.failures[0].detail)
+    assert "in fail\n" in str(failure.error)
+    assert {each.law for each in here.failures} > {"table_tail"}  # in this process everything afterwards raises, too
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Aborts", "it was ended by SIGABRT; the last of its stderr: tables: assertion failed"),
+        ("Exits", "it exited with code 3"),
+        ("Hangs", "no answer in 1 s"),
+    ],
+)
+def test_what_ends_its_process_breaks_the_law_at_hand_and_no_other(
+    name: str, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    subject, small = Apart(f"{HERE}:{name}", limit_s=1.0), name != "Hangs"  # which would take a second an attempt
+    report = run(subject, only=PLAIN, size="tiny", shrink=small)
+    (failure,) = report.failures
+    assert (failure.law, failure.kind, failure.detail) == ("table_tail", "relation", told)
+    case = case_of(failure.case)
+    assert len(case.lengths) <= 2 or not small
+    assert all(count.failed == 0 for law, count in report.laws.items() if law != "table_tail")
+    right = run(apart_kernels.Decodes(), only=PLAIN, size="tiny")
+    same = set(right.laws) & set(report.laws) - {"table_tail"}
+    assert {law: report.laws[law] for law in same} == {law: right.laws[law] for law in same}
+    assert check_law(subject, "table_tail", case) == told
+    assert capfd.readouterr().err.count("assertion failed") <= 3  # not at every attempt to make it smaller
+
+
+def test_what_always_ends_it_is_told_once() -> None:
+    report = run(Apart(f"{HERE}:AbortsAlways"), only=PLAIN, size="tiny")
+    assert [(each.law, each.detail) for each in report.failures] == [("answer", "it was ended by SIGABRT")]
+
+
+def test_what_it_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    assert check_law(Apart(f"{HERE}:Prints"), "bound", Case()) is None
+    told = capfd.readouterr()
+    assert (told.out, "launched" in told.err) == ("", True)
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_what_has_initialised_cuda_when_imported_is_not_forked(forked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGEDKV_TEST_PARENT", str(os.getpid()))
+    if not forked:
+        monkeypatch.setenv("PAGEDKV_TEST_CUDA", "1")
+        assert check_law(Apart(f"{HERE}:made_with_cuda"), "bound", Case()) is None
+    else:
+        with pytest.raises(Misuse, match="Cannot re-initialize CUDA"):
+            Apart(f"{HERE}:made_with_cuda")
+
+
+def test_without_a_fork_it_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGEDKV_TEST_CUDA", "1")
+    report = run(Apart(f"{HERE}:Aborts"), only=PLAIN, size="tiny")
+    assert [(each.law, each.detail[:25]) for each in report.failures] == [("table_tail", "it was ended by SIGABRT; ")]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nowhere:Kernel", "there is no nowhere"),
+        (f"{HERE}:Nothing", "a function or class in"),
+        (f"{HERE}:Case", "has no name, capabilities"),
+        (f"{HERE}:AbortsWhenMade", "it was ended by SIGABRT"),
+        ("nowhere", "expected module:factory"),
+    ],
+)
+def test_what_cannot_be_made_is_misuse(name: str, told: str) -> None:
+    with pytest.raises(Misuse, match="subject=") as error:
+        made(f"process:{name}")
+    assert told in str(error.value)
+
+
+def test_a_fit_that_ends_it_is_misuse() -> None:
+    with pytest.raises(Misuse, match="it was ended by SIGABRT"):
+        run(made(f"process:{HERE}:FitAborts"), only=PLAIN, size="tiny")
+
+
+@pytest.mark.parametrize(("name", "limit_s"), [("process:x:y", 0.0), ("process:x:y", float("nan")), ("x:y", 3.0)])
+def test_limits_that_mean_nothing_are_misuse(name: str, limit_s: float) -> None:
+    with pytest.raises(Misuse, match="limit_s="):
+        made(name, limit_s=limit_s)
+
+
+def test_laws_that_are_none_are_misuse_there_too() -> None:
+    with pytest.raises(Misuse, match="law='gravity'"):
+        check_law(Apart(f"{HERE}:Tiled"), "gravity", Case())
