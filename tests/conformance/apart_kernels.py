@@ -3,10 +3,15 @@
 What they fail at is a table tail with ids that are out of range, which one relation uses and no other check.
 """
 
+import fcntl
+import mmap
 import os
 import sys
+import tempfile
+import threading
 import time
-from types import SimpleNamespace
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pagedkv.conformance.attention import Case, with_positions
@@ -100,9 +105,80 @@ class AbortsWhenMade:
         os.abort()
 
 
+class DeclaresNothing(Tiled):
+    @property
+    def capabilities(self) -> Any:  # type: ignore[override]  # what it has is no matter
+        raise RuntimeError("nothing")
+
+
+class Numbered(Tiled):
+    name = 3  # type: ignore[assignment]  # no text
+
+
 class FitAborts(Tiled):
     def fit(self, case: Case) -> Case | None:
         os.abort()
+
+
+class AbortsIfLong(Decodes):
+    """Beyond 8 positions. It takes longer to make than an attempt at a smaller case may last."""
+
+    def __init__(self) -> None:
+        time.sleep(2.5)
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        if problem.seq_lens.max(initial=0) > 8:
+            os.abort()
+        return super().attend(problem)
+
+
+class Raises(Fails):
+    """And goes on to launch."""
+
+    def fail(self) -> None:
+        raise ValueError(f"process {os.getpid()}")
+
+
+class DiesLater(Fails):
+    """In the background, some time after the launch."""
+
+    def fail(self) -> None:
+        threading.Timer(0.1, os.abort).start()
+
+
+class AnswersAhead(Fails):
+    """Something that is no answer to this question, where answers go."""
+
+    def fail(self) -> None:
+        for descriptor in range(3, 20):
+            with suppress(OSError):
+                if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                    os.write(
+                        descriptor, b'{"number":1,"checked":9,"detail":null,"error":null,"measured":[0,{},null]}\n'
+                    )
+        time.sleep(0.2)
+
+
+class SaysNothing(Fails):
+    """An exception that cannot say what it is."""
+
+    def fail(self) -> None:
+        raise Unspeakable
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class SaysOddThings(Fails):
+    def fail(self) -> None:
+        raise ValueError("\x1b[31mred \ud800" + "x" * 10_000)
+
+
+class FitRaises(Tiled):
+    def fit(self, case: Case) -> Case | None:
+        raise ZeroDivisionError("of its own")
 
 
 def made_with_cuda() -> Tiled:
@@ -112,10 +188,13 @@ def made_with_cuda() -> Tiled:
     raise RuntimeError("Cannot re-initialize CUDA in forked subprocess")
 
 
-def pretend_cuda() -> None:
-    """As if this module had initialised CUDA when it was imported."""
-    sys.modules["torch"] = SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: True))  # type: ignore[assignment]  # a stand-in
+def load_a_driver() -> mmap.mmap:
+    """As when this module is imported: what is mapped is called as the driver of a GPU."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "libcuda.so.1")
+        path.write_bytes(bytes(mmap.PAGESIZE))
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
 
 
-if os.environ.get("PAGEDKV_TEST_CUDA"):
-    pretend_cuda()
+DRIVER = load_a_driver() if os.environ.get("PAGEDKV_TEST_CUDA") else None

@@ -6,6 +6,8 @@ import numpy as np
 
 from pagedkv.conformance.attention import Case
 from pagedkv.reference.attention import ReferenceAttention
+from pagedkv.reference.manager import BlockManager
+from pagedkv.spec import Config
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem
 
 
@@ -49,6 +51,12 @@ class WrongTwice(Wrong):
         return (problem.seq_lens > 16) | (problem.window is not None)
 
 
+class OfOneShape(Wrong):
+    """Wrong, and made for blocks of 16."""
+
+    shapes = ({"block_size": 16},)
+
+
 class WithoutWindows(Right):
     """Declares windows and takes no launch with one."""
 
@@ -82,3 +90,15 @@ class Malformed(Right):
 
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         return super().attend(problem)[0], None
+
+
+class MalformedInTheTail(Right):
+    """Returns nothing where a table has ids that are out of range, and answers else."""
+
+    def attend(self, problem: Problem) -> Any:
+        return None if (problem.block_tables >= len(problem.key_cache)).any() else super().attend(problem)
+
+
+def manager_or_kernel(config: Config | None = None) -> Any:
+    """What is wanted: a block manager of a pool, or a kernel."""
+    return Right() if config is None else BlockManager(config)

@@ -2,12 +2,16 @@
 
 import json
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagedkv.conformance.attention import Case, Configuration, check_law, run
 from pagedkv.conformance.attention.apart import Apart
+from pagedkv.conformance.attention.held import Here, smallest
+from pagedkv.conformance.attention.pins import Pin, changed
 from pagedkv.conformance.attention.report import AttentionReport
 from pagedkv.conformance.attention.subjects import case_of, made
 from pagedkv.spec import Misuse
@@ -15,6 +19,8 @@ from tests.conformance import apart_kernels
 
 HERE = "tests.conformance.apart_kernels"
 PLAIN = [Configuration("float32")]
+TAIL = Case(lengths=(5, 2), query_lens=(1, 1), head_dim=8)
+"""With a table entry past the end of a request."""
 
 
 def without_time(report: AttentionReport) -> dict[str, Any]:
@@ -64,6 +70,87 @@ def test_what_ends_its_process_breaks_the_law_at_hand_and_no_other(
     assert capfd.readouterr().err.count("assertion failed") <= 3  # not at every attempt to make it smaller
 
 
+@pytest.mark.parametrize("name", ["Aborts", "Exits", "Raises", "LosesTheDevice"])
+def test_one_that_is_held_to_nothing_else_can_fail(name: str) -> None:
+    """As the command does that repeats a failure, and the check of a pin."""
+    assert check_law(Apart(f"{HERE}:{name}"), "table_tail", TAIL)
+    assert changed(Pin("table_tail", TAIL, "-"), Apart(f"{HERE}:{name}")) is None
+
+
+def test_to_make_it_is_no_part_of_a_check() -> None:
+    """So a case that only waits for it is none that fails, and no other law is broken by its being made anew."""
+    report = run(Apart(f"{HERE}:AbortsIfLong", limit_s=2.0), only=PLAIN, size="tiny", stop_at_first=True)
+    (failure,) = report.failures
+    assert failure.detail == "it was ended by SIGABRT"
+    assert max(case_of(failure.case).lengths) > 8
+    assert check_law(Apart(f"{HERE}:AbortsIfLong", limit_s=2.0), failure.law, case_of(failure.case)) == failure.detail
+
+
+def test_a_limit_that_is_told_is_one_that_was_given() -> None:
+    """Attempts at smaller cases have less time; the one that is left is tried with all of it."""
+    subject = Apart(f"{HERE}:Hangs", limit_s=3.0)
+    subject.shrink_s = 4.0
+    case, found = smallest(subject, "table_tail", TAIL, subject.judge("table_tail", TAIL, fresh=True))
+    assert case != TAIL
+    assert found.detail == "no answer in 3 s"
+
+
+def test_one_that_raises_and_launches_still_is_kept() -> None:
+    subject = Apart(f"{HERE}:Raises")
+    assert subject.judge("bound", Case()).detail is None
+    first, again = (subject.judge("table_tail", TAIL, fresh=True).detail for _ in range(2))
+    assert str(first).startswith("raised ValueError: process ")
+    assert first == again
+    lost = Apart(f"{HERE}:LosesTheDevice")
+    assert lost.judge("bound", Case()).detail is None
+    assert lost.judge("table_tail", TAIL, fresh=True).error
+    assert lost.judge("bound", Case(), fresh=True).detail is None
+
+
+def test_what_ends_it_between_two_checks_is_told_by_the_next() -> None:
+    subject = Apart(f"{HERE}:DiesLater")
+    subject.judge("table_tail", TAIL, fresh=True)
+    time.sleep(0.5)
+    assert subject.fit(TAIL) == TAIL
+    judged = subject.judge("bound", TAIL)
+    assert str(judged.detail).startswith("it ended after its last answer")
+    assert subject.judge("bound", TAIL).detail is None
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    subject = Apart(f"{HERE}:AnswersAhead")
+    assert subject.judge("table_tail", TAIL, fresh=True).detail == "it answered what it was not asked"
+    assert subject.judge("bound", TAIL) == Here(apart_kernels.Decodes()).judge("bound", TAIL)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("SaysNothing", "raised Unspeakable: what it says cannot be shown"),
+        ("SaysOddThings", r"raised ValueError: \x1b[31m"),
+    ],
+)
+def test_whatever_an_exception_says_is_told(apart: bool, name: str, told: str) -> None:
+    """In characters that every terminal and every file takes, and not too many."""
+    subject = Apart(f"{HERE}:{name}") if apart else Here(getattr(apart_kernels, name)())
+    detail = str(subject.judge("table_tail", TAIL, fresh=True).detail)
+    assert detail.startswith(told)
+    assert detail.isprintable()
+    assert len(detail.encode()) < 3_000
+
+
+def test_its_process_can_be_ended_and_comes_back() -> None:
+    subject = Apart(f"{HERE}:Tiled")
+    subject.begin()
+    subject.judge("bound", Case())
+    launched = subject.measured.launches
+    subject.end()
+    assert subject.measured.launches == launched > 0
+    subject.judge("bound", Case())
+    assert subject.measured.launches == 2 * launched
+
+
 def test_what_always_ends_it_is_told_once() -> None:
     report = run(Apart(f"{HERE}:AbortsAlways"), only=PLAIN, size="tiny")
     assert [(each.law, each.detail) for each in report.failures] == [("answer", "it was ended by SIGABRT")]
@@ -75,8 +162,11 @@ def test_what_it_prints_is_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
     assert (told.out, "launched" in told.err) == ("", True)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="it is told by /proc")
 @pytest.mark.parametrize("forked", [True, False])
-def test_what_has_initialised_cuda_when_imported_is_not_forked(forked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_loaded_the_driver_of_a_gpu_when_imported_is_not_forked(
+    forked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PAGEDKV_TEST_PARENT", str(os.getpid()))
     if not forked:
         monkeypatch.setenv("PAGEDKV_TEST_CUDA", "1")
@@ -99,18 +189,26 @@ def test_without_a_fork_it_starts_again(monkeypatch: pytest.MonkeyPatch) -> None
         (f"{HERE}:Nothing", "a function or class in"),
         (f"{HERE}:Case", "has no name, capabilities"),
         (f"{HERE}:AbortsWhenMade", "it was ended by SIGABRT"),
+        (f"{HERE}:DeclaresNothing", "RuntimeError('nothing')"),
+        (f"{HERE}:Numbered", "whose name is a text, not a int"),
         ("nowhere", "expected module:factory"),
     ],
 )
 def test_what_cannot_be_made_is_misuse(name: str, told: str) -> None:
-    with pytest.raises(Misuse, match="subject=") as error:
+    with pytest.raises(Misuse, match="subject='process:") as error:
         made(f"process:{name}")
     assert told in str(error.value)
 
 
-def test_a_fit_that_ends_it_is_misuse() -> None:
-    with pytest.raises(Misuse, match="it was ended by SIGABRT"):
-        run(made(f"process:{HERE}:FitAborts"), only=PLAIN, size="tiny")
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("FitAborts", "it was ended by SIGABRT"), ("FitRaises", "it raised ZeroDivisionError('of its own')")],
+)
+def test_a_fit_that_ends_it_or_raises_is_misuse(name: str, told: str) -> None:
+    with pytest.raises(Misuse) as error:
+        run(made(f"process:{HERE}:{name}"), only=PLAIN, size="tiny")
+    assert str(error.value).startswith(f"subject='process:{HERE}:{name}' is not allowed: expected one that answers; ")
+    assert told in str(error.value)
 
 
 @pytest.mark.parametrize(("name", "limit_s"), [("process:x:y", 0.0), ("process:x:y", float("nan")), ("x:y", 3.0)])

@@ -14,8 +14,9 @@ from pagedkv.conformance.attention.cases import STYLES, contents
 from pagedkv.conformance.attention.cases import cast as round_to
 from pagedkv.conformance.attention.placement import FILLS, Placement, place
 from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Size, checks, configurations
+from pagedkv.reference.attention import ReferenceAttention
 from pagedkv.spec.arrays import stored
-from pagedkv.spec.attention_subject import AttentionCapabilities
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.masks import row_positions, seen
 from pagedkv.spec.words import Misuse
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
@@ -201,3 +202,34 @@ def test_rounding_is_to_the_nearest_and_ties_go_to_even(dtype: str) -> None:
         keep = np.isfinite(up) & np.isfinite(near)
         best = np.minimum(abs(single - down), abs(single - up))
         assert np.array_equal(abs(single - near)[keep], best[keep])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("softcap", "x"), ("softcap", -1.0), ("softcap", float("inf")), ("causal", 5), ("sinks", None), ("split_size", 3)],
+)
+def test_a_case_that_means_nothing_is_misuse(name: str, value: Any) -> None:
+    with pytest.raises(Misuse, match=f"{name}="):
+        Case(**{name: value})
+
+
+@pytest.mark.parametrize("error", [-1e-9, float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["u_accumulate", "u_exp", "u_weights"])
+def test_a_rounding_that_bounds_nothing_is_misuse(name: str, error: float) -> None:
+    changed: dict[str, Any] = {name: error}
+    with pytest.raises(Misuse, match=f"{name}="):
+        RoundingModel(tile=16, num_tiles=5, **changed)
+
+
+def test_what_depends_on_unseen_positions_is_told_by_the_row_of_the_launch() -> None:
+    """Not by its place among the rows that are compared."""
+
+    class LastRowSeesAll(ReferenceAttention):
+        def attend(self, problem: Problem) -> Any:
+            out, lse = super().attend(problem)
+            wide = super().attend(replace(problem, window=None))[0]
+            return np.concatenate([out[:-1], wide[-1:]]), lse
+
+    told = check_law(LastRowSeesAll(), "unseen", Case(query_lens=(2,), window=2))
+    assert told is not None
+    assert "nan): at (1, " in told

@@ -10,16 +10,20 @@ import pytest
 from pagedkv.cli.main import main
 from pagedkv.conformance.attention import Case, Configuration, run
 from pagedkv.conformance.attention.held import held
-from pagedkv.conformance.attention.pins import Pin, changed, entry_for, load
+from pagedkv.conformance.attention.pins import Pin, changed, load
+from pagedkv.conformance.attention.report import together
 from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.failures import known
-from pagedkv.conformance.failures.known import of_subject
+from pagedkv.conformance.failures.entries import entries as read_entries
+from pagedkv.conformance.failures.entries import entry_of, of_subject
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import save
 
 from tests.conformance.attention_mutants import MUTANTS
 from tests.conformance.kernel_samples import (
     Malformed,
+    MalformedInTheTail,
+    OfOneShape,
     Right,
     Speechless,
     WithoutWindows,
@@ -47,13 +51,17 @@ def test_a_file_of_both_kinds(tmp_path: Path) -> None:
     trace = pinned(FREED, 4)
     save(trace.trace, tmp_path / trace.name)
     path = tmp_path / "known.toml"
-    entries = [known.entry_for(trace.name, 4, COUNTS), entry_for(LAW, LONG.case.describe())]
+    entries = [known.entry_for(trace.name, 4, COUNTS), entry_of(law=LAW, case=LONG.case.describe())]
     path.write_text("\n".join([*entries, 'subject = "mine:Kernel"']))
     assert [(each.name, each.law) for each in known.load(path)] == [(trace.name, COUNTS)]
-    assert load(path) == (replace(LONG, reason="…", subject="mine:Kernel"),)
-    assert of_subject(load(path), "mine:Other") == ()
+    (pin,) = load(path, "mine:Kernel")
+    assert pin == replace(LONG, reason="…", subject="mine:Kernel")
+    assert load(path, "process:mine:Kernel") == (pin,), "wherever it runs"
+    assert load(path, "mine:Other") == ()
+    path.write_text("\n".join([*entries, *entries[1:]]))
+    assert load(path, "mine:Kernel") == (replace(pin, subject=None),), "what stands there twice is one"
     with pytest.raises(Misuse, match=r"known_failures='lse_bound Case.* expected one entry for each"):
-        of_subject([*load(path), LONG], "mine:Kernel")
+        of_subject([pin, LONG], "mine:Kernel")
     name = f"{LosesWhatIsFreed.__module__}:{LosesWhatIsFreed.__qualname__}"
     few = ["--programs", "20", "--steps", "20", "--out", str(tmp_path)]
     assert main(["fuzz", "--subject", name, *few, "--known-failures", str(path)]) == 0
@@ -81,9 +89,9 @@ def written(folder: Path, changes: dict[str, str | None]) -> Path:
 )
 def test_what_no_entry_of_such_a_file_must_have(tmp_path: Path, changes: dict[str, str | None], told: str) -> None:
     """Whoever reads it: a misspelt entry is nobody's, and would excuse nothing."""
-    for of in (load, known.load):
+    for key in ("trace", "case"):
         with pytest.raises(Misuse) as caught:
-            of(written(tmp_path, changes))
+            list(read_entries(written(tmp_path, changes), key))
         assert told in str(caught.value)
 
 
@@ -99,14 +107,14 @@ def test_what_no_entry_of_such_a_file_must_have(tmp_path: Path, changes: dict[st
 def test_a_law_and_a_case_that_there_are(tmp_path: Path, changes: dict[str, str | None], told: str) -> None:
     path = written(tmp_path, changes)
     with pytest.raises(Misuse) as caught:
-        load(path)
+        load(path, "mine:Kernel")
     assert told in str(caught.value)
     assert known.load(path) == ()
 
 
 def test_an_entry_is_what_it_says_in_toml() -> None:
     case = Case(dtype="float16", lengths=(3,), style="late").describe()
-    (entry,) = tomllib.loads(entry_for(LAW, case))["known"]
+    (entry,) = tomllib.loads(entry_of(law=LAW, case=case))["known"]
     assert entry == {"law": LAW, "case": case, "reason": "…"}
 
 
@@ -128,12 +136,14 @@ def test_an_entry_is_what_it_says_in_toml() -> None:
         (WINDOW, WithoutWindows, "does not apply: the subject's `fit` takes no such case"),
         (replace(ONE, law="sharing"), Wrong, "does not apply: sharing says nothing of this case"),
         (replace(ONE, law="poison"), Malformed, "fails otherwise now: lse must be an array"),
+        (ONE, OfOneShape, "does not apply: the run has no such shape"),
     ],
 )
 def test_a_pin_that_does_not_fail_as_it_should_is_told(pin: Pin, subject: type, told: str) -> None:
     assert told in str(changed(pin, held(subject())))
     assert changed(ONE, held(Wrong())) is None
     assert changed(replace(ONE, law="answer"), held(Malformed())) is None
+    assert changed(pin, held(subject()), [{"head_dim": 8}]) is not None
     report = hold(subject(), pin)
     assert (False, "pin", "known") in {(report.ok, failure.kind, failure.law) for failure in report.failures}
     assert any(line.startswith(f"VIOLATED known (pin): {pin.name} is pinned") for line in report.lines())
@@ -165,6 +175,18 @@ def test_another_fault_that_breaks_the_same_law_is_told(pin: Pin, others: set[Ca
     assert case_of(last) in others
     assert bool(report.excused) == (pin is LONG)
     assert hold(WrongTwice(), LONG, WINDOW).ok
+
+
+@pytest.mark.parametrize("subject", [Wrong(), WrongTwice(), MalformedInTheTail(), Speechless(), Malformed()])
+def test_what_a_report_tells_can_be_pinned(subject: Any) -> None:
+    """What is new in it is pinned, over and over, as a user would."""
+    pins: dict[Pin, None] = {}
+    for _ in range(2):
+        told = together(hold(subject, *pins).failures)
+        assert all(failure.kind != "pin" for failure in told)
+        pins |= {Pin(law, case_of(failure.case), "-"): None for failure, laws in told.items() for law, _ in laws}
+    assert pins
+    assert hold(subject, *pins).ok
 
 
 def test_a_pin_of_one_law_excuses_no_other() -> None:

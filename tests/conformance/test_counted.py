@@ -53,4 +53,4 @@ def test_what_is_bare_is_found() -> None:
 
 
 def test_numbers_are_told_with_their_noun() -> None:
-    assert [counted(n, "launches", "launch") for n in (0, 1, 1_000)] == ["0 launches", "1 launch", "1,000 launches"]
+    assert [counted(n, "launches") for n in (0, 1, 1_000)] == ["0 launches", "1 launch", "1,000 launches"]

@@ -2,12 +2,14 @@
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pagedkv.cli.main import main
-from pagedkv.conformance.attention.pins import entry_for
+from pagedkv.conformance.attention.pins import Pin
 from pagedkv.conformance.failures import known
+from pagedkv.conformance.failures.entries import entry_of
 from pagedkv.spec.trace import save
 
 from tests.conformance.test_attention_pins import LAW, LONG, ONE, WINDOW
@@ -17,6 +19,7 @@ from tests.conformance.test_plugin_known import COUNTS, FREED, pinned
 pytest_plugins = ["pytester"]
 
 SAMPLES = "tests.conformance.kernel_samples"
+ABORTS = "tests.conformance.apart_kernels:AbortsAlways"
 MANAGER = "tests.conformance.plugin_samples:LosesWhatIsFreed"
 NAMES = ["float32 plain", "float32 window", "exercised"]
 LITTLE = ("--pagedkv-kernel-size=tiny", "--pagedkv-seed=3")
@@ -72,7 +75,7 @@ def test_a_broken_law_is_reported_in_short_and_pinned_as_it_is_reported(
     assert main(shlex.split(command)) == 1
     assert f"VIOLATED {LAW}: " in capsys.readouterr().out
     entry = "\n".join(line.strip() for line in told[told.index("    [[known]]") :])
-    assert entry == entry_for(LAW, LONG.case.describe())
+    assert entry == entry_of(law=LAW, case=LONG.case.describe())
     Path("known.toml").write_text(entry)
     again = hold(pytester, "WrongIfLong", "--pagedkv-known-failures=known.toml")
     again.assert_outcomes(passed=4)
@@ -80,14 +83,14 @@ def test_a_broken_law_is_reported_in_short_and_pinned_as_it_is_reported(
 
 
 def test_a_pin_is_strict_and_excuses_only_itself(pytester: pytest.Pytester) -> None:
-    entries = [entry_for(LAW, each.case.describe()) for each in (LONG, WINDOW)]
+    entries = [entry_of(law=LAW, case=each.case.describe()) for each in (LONG, WINDOW)]
     for name, pins, failing in (
         ("WrongTwice", entries, []),
         ("WrongTwice", entries[:1], ["float32 window"]),
         ("WrongTwice", entries[1:], ["float32 plain", "float32 window"]),
         ("WrongInWindows", entries, [f"known[{LONG.name}]"]),
         ("WrongInWindows", [*entries[:1], 'subject = "of another"', *entries[1:]], []),
-        ("Right", entries[:1], [f"known[{LAW}]"]),
+        ("Right", entries[:1], [f"known[{LONG.name}]"]),
     ):
         Path("known.toml").write_text("\n".join(pins))
         result = hold(pytester, name, "--pagedkv-known-failures=known.toml", "-rf")
@@ -99,12 +102,12 @@ def test_a_pin_is_strict_and_excuses_only_itself(pytester: pytest.Pytester) -> N
 def test_kernels_and_block_managers_share_a_file(pytester: pytest.Pytester) -> None:
     trace = pinned(FREED, 4)
     save(trace.trace, pytester.path / trace.name)
-    pins = (known.entry_for(trace.name, 4, COUNTS), entry_for(LAW, ONE.case.describe()))
+    pins = (known.entry_for(trace.name, 4, COUNTS), entry_of(law=LAW, case=ONE.case.describe()))
     Path("known.toml").write_text("\n".join(pins))
     arguments = (f"--pagedkv-subject={MANAGER}", "--pagedkv-known-failures=known.toml", "-k", "known or float32", "-v")
     result = hold(pytester, "Wrong", *arguments)
     passed = [line.partition(" PASSED")[0] for line in result.outlines if " PASSED" in line]
-    assert passed == [f"pagedkv[{MANAGER}]::known[{trace.name}]", *ids("Wrong", f"known[{LAW}]", *NAMES[:2])]
+    assert passed == [f"pagedkv[{MANAGER}]::known[{trace.name}]", *ids("Wrong", f"known[{ONE.name}]", *NAMES[:2])]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,38 @@ def test_what_else_fails_is_told_in_short(pytester: pytest.Pytester, name: str, 
     result.assert_outcomes(failed=1)
     assert failure(result)[0].startswith(told)
     assert len(failure(result)) < 16, "a report, and no traceback"
+
+
+def test_one_that_answers_nothing_is_not_skipped_where_that_is_known(pytester: pytest.Pytester) -> None:
+    apart = replace(ONE.case, head_dim=8)  # one of its shapes
+    for name, case in ((f"{SAMPLES}:Speechless", ONE.case), (f"process:{ABORTS}", apart)):
+        pin = Pin("answer", case, "no device")
+        Path("known.toml").write_text(entry_of(law=pin.law, case=case.describe()))
+        chosen = (f"--pagedkv-kernel={name}", *LITTLE, "--pagedkv-known-failures=known.toml", "-k", "float32 and plain")
+        result = pytester.runpytest_inprocess("-p", "no:benchmark", *chosen)
+        assert result.parseoutcomes()["passed"] == 1
+        assert f"  put down to the known failure {pin.name}: 1" in result.outlines
+
+
+def test_a_block_manager_and_a_kernel_may_have_one_name(pytester: pytest.Pytester) -> None:
+    name = "tests.conformance.kernel_samples:manager_or_kernel"
+    chosen = (
+        f"--pagedkv-subject={name}",
+        f"--pagedkv-kernel={name}",
+        *LITTLE,
+        "--collect-only",
+        "-q",
+        "-pno:benchmark",
+    )
+    lines = pytester.runpytest_inprocess(*chosen).outlines
+    assert {f"pagedkv[{name}]::corpus", f"pagedkv[{name}]::exercised"} <= set(lines)
+
+
+def test_a_limit_is_for_those_in_processes_of_their_own(pytester: pytest.Pytester) -> None:
+    """Of kernels and of block managers; who runs in this process has none."""
+    subjects = (f"--pagedkv-subject={MANAGER}", f"--pagedkv-kernel=process:{SAMPLES}:Right")
+    result = hold(pytester, "Right", *subjects, "--pagedkv-limit-s=30", "-k", "float32 and plain")
+    assert result.parseoutcomes()["passed"] == 2
 
 
 def test_a_configuration_that_the_kernel_does_not_take_is_skipped(pytester: pytest.Pytester) -> None:
@@ -161,7 +196,7 @@ def test_the_ini_file_is_as_good_as_the_command_line(pytester: pytest.Pytester) 
         pagedkv_seed = "4"
         """
     )
-    entry = entry_for(LAW, LONG.case.describe())
+    entry = entry_of(law=LAW, case=LONG.case.describe())
     Path("known.toml").write_text(f'{entry}\nsubject = "{SAMPLES}:WrongIfLong"\n')
     result = pytester.runpytest_inprocess("-p", "no:benchmark", "--pagedkv-seed=5", "-k", "plain or known")
     result.assert_outcomes(passed=3, deselected=4)
@@ -190,7 +225,7 @@ def test_the_ini_file_is_as_good_as_the_command_line(pytester: pytest.Pytester) 
     ],
 )
 def test_what_cannot_be_run_is_a_usage_error(pytester: pytest.Pytester, arguments: tuple[str, ...], told: str) -> None:
-    Path("known.toml").write_text(entry_for("gravity", "Case()"))
+    Path("known.toml").write_text(entry_of(law="gravity", case="Case()"))
     result = pytester.runpytest_inprocess(f"--pagedkv-kernel={arguments[0]}", *arguments[1:])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert told in output(result)
@@ -202,7 +237,7 @@ def test_workers_of_xdist_share_the_items(pytester: pytest.Pytester, monkeypatch
     root = Path(__file__).parents[2]
     roots = [str(root / part) for part in ("", "spec", "reference", "optimized", "tools")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(roots))
-    Path("known.toml").write_text(entry_for(LAW, LONG.case.describe()))
+    Path("known.toml").write_text(entry_of(law=LAW, case=LONG.case.describe()))
     arguments = (f"--pagedkv-kernel={SAMPLES}:WrongIfLong", "--pagedkv-known-failures=known.toml", *LITTLE, "-n2")
     result = pytester.runpytest_subprocess(*arguments, "-p", "no:benchmark")
     result.assert_outcomes(passed=4)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pagedkv.conformance.failures.entries import of_subject
 from pagedkv.conformance.failures.known import (
     END,
     Excuse,
@@ -11,7 +12,6 @@ from pagedkv.conformance.failures.known import (
     changed,
     entry_for,
     load,
-    of_subject,
     without,
 )
 from pagedkv.conformance.failures.shrinking import attempt

@@ -227,10 +227,10 @@ def test_the_example_holds(tmp_path: Path) -> None:
 
 @no_compiler
 def test_a_crash_of_the_example_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RUST_BACKTRACE", "0")
+    monkeypatch.setenv("RUST_BACKTRACE", "1")  # what it says first stands before a long trace
     found = fuzz.run(subject(built(tmp_path, UNCHECKED)), seed=0, programs=15).violation
     assert found is not None
     assert found.law == SURVIVES
     assert "exited with code 101" in found.detail
-    assert "out of range" in found.detail  # what it last said
+    assert "out of range" in found.detail
     assert len(found.trace.lines) <= 2

@@ -61,7 +61,7 @@ WAYS = {
     "says a key twice": (ONE_LINE, "each key once"),
     "nests deeply": (ONE_LINE, "one JSON object"),
     "says a number of 5000 digits": (ONE_LINE, "one JSON object"),
-    "floods stderr": (IN_TIME, "no answer in 0.3 s; the last of its stderr: …xxx"),
+    "floods stderr": (IN_TIME, "no answer in 0.3 s; the last of its stderr: xxx"),
     "leaves a child with its pipes": (SURVIVES, "it was ended by SIGSEGV"),
 }
 

@@ -11,9 +11,9 @@ from pagedkv.cli import attention
 from pagedkv.cli.inputs import BadInput
 from pagedkv.cli.main import main
 from pagedkv.conformance.attention import Case, with_positions
-from pagedkv.conformance.attention.pins import entry_for
 from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.reference.attention import ReferenceAttention
+from pagedkv.conformance.failures.entries import entry_of
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem
 from pagedkv.spec.misuse import Misuse
 
@@ -160,7 +160,7 @@ def test_known_failures_are_no_violation_as_long_as_they_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     known = tmp_path / "known.toml"
-    known.write_text(entry_for(LAW, LONG.case.describe()))
+    known.write_text(entry_of(law=LAW, case=LONG.case.describe()))
     arguments = ("--size", "tiny", "--known-failures", str(known), "--subject")
     assert verb(*arguments, f"{KERNELS}:WrongIfLong") == 0
     assert f"put down to the known failure {LONG.name}: " in capsys.readouterr().out

@@ -2,10 +2,11 @@
 this, too."""
 
 
-def counted(count: int, plural: str, singular: str = "") -> str:
-    """A number with its noun, of which one has the `singular`: by default without the last letter.
+def counted(count: int, plural: str) -> str:
+    """A number with its noun.
 
-    >>> counted(1, "operations"), counted(2_500, "operations"), counted(1, "launches", "launch")
+    >>> counted(1, "operations"), counted(2_500, "operations"), counted(1, "launches")
     ('1 operation', '2,500 operations', '1 launch')
     """
-    return f"{count:,} {(singular or plural[:-1]) if count == 1 else plural}"
+    singular = plural.removesuffix("es" if plural.endswith("ches") else "s")
+    return f"{count:,} {singular if count == 1 else plural}"

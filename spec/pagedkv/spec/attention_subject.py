@@ -59,7 +59,7 @@ class RoundingModel:
 
     An online softmax over tiles of T tokens: `tile=T`, `num_tiles=ceil(length / T)`, for each tile rescales the sums
     before it. One that cuts a request into splits and merges them adds the splits, and one for the merge. All in one
-    go: `tile=length`, `num_tiles=1`.
+    go: `tile=length`, `num_tiles=1`. Raises `Misuse` for a relative error that is none.
     """
 
     tile: int
@@ -73,6 +73,11 @@ class RoundingModel:
     """Rounding of the softmax weights before they meet V; 0: they stay in the accumulator's format."""
     lse_merge: bool = False
     """Partial results are merged through their log-sum-exp."""
+
+    def __post_init__(self) -> None:
+        for name in ("u_accumulate", "u_exp", "u_weights"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise Misuse(name, getattr(self, name), "a relative error, finite and >= 0")
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ def arguments_of(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one a core")
     parser.add_argument("--resume", action="store_true", help="only what has no result yet, or is not killed")
     parser.add_argument("--json", action="store_true", help="the results on stdout as JSON, a line each")
-    parser.add_argument("--trace", metavar="KEY", help="print the stored trace of one mutant, and hunt nothing")
     return parser.parse_args(argv)
 
 
@@ -50,8 +49,6 @@ def is_of(result: Result) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     """All of it."""
     arguments = arguments_of(argv)
-    if arguments.trace:
-        return show(arguments.trace)
     keys = chosen(arguments)
     if not keys and not arguments.resume:
         print("there is no such mutant", file=sys.stderr)
@@ -97,17 +94,6 @@ def told(result: Result, progress: str, *, as_json: bool) -> None:
     print(f"{progress} {result.key}: {result.status} {kills}{result.detail}", file=sys.stderr, flush=True)
     if as_json:
         print(json.dumps(result.as_json()), flush=True)
-
-
-def show(key: str) -> int:
-    """Print the stored trace of one mutant."""
-    family, _, name = key.partition("/")
-    for trace in stored(family):
-        if trace.name == name:
-            print(trace.text(), end="")
-            return 0
-    print(f"no trace is stored of {key!r}; a key is family/name, as in docs/mutants.md", file=sys.stderr)
-    return 2
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ operations of the minimal program. Those traces are in [tests/corpus/mutants](..
 and every test run replays each on its mutant, which must break that law at that line, and on what is intact, which
 must hold. One of them alone, to be replayed on your own block manager:
 
-    python -m tests.conformance.mutants --trace "reference/leak_on_free" > leak.jsonl
+    python -m tests.conformance.mutants.traces "reference/leak_on_free" > leak.jsonl
     pagedkv replay leak.jsonl --subject module:factory
 
 ## Families

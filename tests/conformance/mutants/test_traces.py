@@ -6,10 +6,9 @@ import pytest
 from pagedkv.conformance.failures.replay import replay
 
 from tests.conformance.mutants import campaign
-from tests.conformance.mutants.__main__ import main
 from tests.conformance.mutants.catalogue import CATALOGUE, FAMILIES
 from tests.conformance.mutants.managers import by_programs
-from tests.conformance.mutants.traces import file_of, stored
+from tests.conformance.mutants.traces import file_of, main, stored
 from pagedkv.spec.trace import parse
 
 OF_PROGRAMS = [name for name, family in FAMILIES.items() if family.subject]
@@ -65,7 +64,7 @@ def test_a_file_of_traces_is_read_as_it_was_written(family: str) -> None:
 
 
 def test_one_trace_is_printed_for_pagedkv_replay(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--trace", campaign.CANARY]) == 0
+    assert main([campaign.CANARY]) == 0
     assert parse(capsys.readouterr().out) == TRACES[campaign.CANARY].trace
-    assert main(["--trace", "reference/no such mutant"]) == 2
+    assert main(["reference/no such mutant"]) == 2
     assert "no trace is stored" in capsys.readouterr().err

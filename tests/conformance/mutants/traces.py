@@ -3,11 +3,12 @@
 One file a family, `tests/corpus/mutants/<family>.jsonl`: the traces one after another, a blank line between. A header
 says in keys that other readers ignore which mutant it is of (`x-mutant`), the law that the mutant breaks (`x-law`) and
 the line of the trace, counted from its header, at which it does (`x-line`; none: at its end). One trace alone, for
-`pagedkv replay`, is printed by `python -m tests.conformance.mutants --trace family/name`.
+`pagedkv replay`, is printed by `python -m tests.conformance.mutants.traces family/name`.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,3 +54,18 @@ def store(family: str, traces: Mapping[str, Stored]) -> None:
     """Write the traces of a family, in the order given."""
     FOLDER.mkdir(exist_ok=True)
     file_of(family).write_text("\n".join(trace.text() for trace in traces.values()), encoding="utf-8")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the stored trace of one mutant."""
+    family, _, name = "".join(argv).partition("/")
+    for trace in stored(family):
+        if trace.name == name:
+            print(trace.text(), end="")
+            return 0
+    print(f"no trace is stored of {argv}; a key is family/name, as in docs/mutants.md", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -21,7 +21,6 @@ from pagedkv.conformance.attention.held import Held, held
 from pagedkv.conformance.attention.pins import load
 from pagedkv.conformance.attention.runner import SHAPE
 from pagedkv.conformance.attention.subjects import case_of, made
-from pagedkv.conformance.failures.known import of_subject
 from pagedkv.spec.attention_subject import AttentionSubject
 
 HELP = "an attention kernel against the specification"
@@ -54,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.law is not None:
         return once(arguments, subject)
     shape, path = fixed(arguments.fix), arguments.known_failures
-    known = of_subject(load(path), arguments.subject) if path is not None else ()
+    known = load(path, arguments.subject) if path is not None else ()
     with aside():
         report = hold(
             subject, seed=arguments.seed, size=arguments.size, shape=shape, stop_at_first=arguments.first,

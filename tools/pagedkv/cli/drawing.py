@@ -79,7 +79,9 @@ def outcome_text(outcome: Outcome | Misuse) -> str:
         words.append(counted(outcome.cached_tokens, "cached tokens"))
     if outcome.slots:
         first, last = outcome.slots[0], outcome.slots[-1]
-        words.append(f"slot {first}" if first == last else f"{counted(len(outcome.slots), 'slots')} {first}..{last}")
+        words.append(
+            f"slot {first}" if len(outcome.slots) == 1 else f"{counted(len(outcome.slots), 'slots')} {first}..{last}"
+        )
     words += [f"copy block {copy.source} to {copy.destination}" for copy in outcome.copies]
     words += [f"block {old} gave way to {new}" for old, new in outcome.remapped]
     if outcome.evicted:

@@ -20,6 +20,7 @@ from typing import Final
 from pagedkv.cli import attention, audit, exhaust, explain, fuzz, replay, verify
 from pagedkv.cli.inputs import BadInput, progress
 from pagedkv.conformance.subjects import install_hint
+from pagedkv.spec.misuse import shown
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
 
@@ -44,7 +45,10 @@ UNREAD: Final = 141
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(prog="pagedkv", description=__doc__.splitlines()[0] if __doc__ else None)
-    top.epilog = "Exit codes: 0 holds, 1 a violation was found, 2 misuse. Data on stdout, progress on stderr."
+    top.epilog = (
+        "Exit codes: 0 holds, 1 a violation was found, 2 misuse; 130 and 141 if it was interrupted, or read no further."
+        " Data on stdout, progress on stderr."
+    )
     top.add_argument("--version", action="version", version=f"%(prog)s {installed_version()}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, module in VERBS.items():
@@ -104,7 +108,7 @@ def problem(error: BaseException) -> str:
     if isinstance(error, ImportError):
         text = install_hint(error)
     else:
-        text = str(error) if isinstance(error, BadInput | TraceError | Misuse) else repr(error)
+        text = str(error) if isinstance(error, BadInput | TraceError | Misuse) else shown(error)
     return " ".join(text.split())
 
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from pagedkv.cli.inputs import natural, positive, progress, subject_factory
 from pagedkv.conformance.counted import counted
-from pagedkv.conformance.failures.known import KnownFailure, changed, load, of_subject
+from pagedkv.conformance.failures.entries import of_subject
+from pagedkv.conformance.failures.known import KnownFailure, changed, load
 from pagedkv.conformance.suite.profiles import PROFILES
 from pagedkv.spec.subject import SubjectFactory
 

@@ -5,8 +5,6 @@ next check finds a new process. The kit runs there, too (`serve`), as no launch 
 arrays as they lie in memory.
 """
 
-import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,14 +12,14 @@ from functools import cached_property
 from typing import Final
 
 from pagedkv.conformance.attention.cases import Case
-from pagedkv.conformance.attention.held import Held, Measured
+from pagedkv.conformance.attention.held import Measured
 from pagedkv.conformance.attention.judging import Judged
 from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.differential.in_time import SILENT
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.process.protocol import Json, read, write
 from pagedkv.conformance.process.remote import MOST_LIMIT_S, SLOWER, START_LIMIT_S
-from pagedkv.conformance.process.running import Running
+from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running, interpreter
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import Misuse
 
@@ -29,32 +27,44 @@ LIMIT_S: Final = 120.0
 """Seconds that a check may take, unless another limit is given: of its launches each may have to be compiled."""
 LEAST_LIMIT_S: Final = 2.0
 """Seconds that it has in any case while a failure is made smaller."""
+SHRINK_S: Final = 60.0
+"""Seconds after which no further case is tried to make a failure smaller."""
 
 
 class Raised(Exception):
     """What a subject raised somewhere else; the text is the traceback."""
 
 
-class Apart(Held):
+class Apart:
     """The subject behind `module:factory`, in a process of its own that finds the modules that this one finds.
 
     Args:
         subject: as it would be named in this process.
-        limit_s: seconds that a check may take, `LIMIT_S` if not given.
+        limit_s: seconds that a check may take, `LIMIT_S` if not given. To make the subject it has two minutes.
 
     Not for several threads at once. Raises `Misuse` if there is no such subject.
     """
 
-    shrink_s = 60.0
+    shrink_s = SHRINK_S
 
     def __init__(self, subject: str, *, limit_s: float | None = None) -> None:
         self.limit_s = LIMIT_S if limit_s is None else limit_s
         if not 0 < self.limit_s <= MOST_LIMIT_S:
             raise Misuse("limit_s", limit_s, f"a number of seconds > 0, at most {MOST_LIMIT_S:g}")
-        self._made_by, self._process, self._slowest_s = subject, None, 0.0
-        self._told = self._answer("hello")
-
-    _process: Running | None
+        self._made_by, self._slowest_s = subject, 0.0
+        self._process: Running | None = None
+        self._new = True
+        """Whether the subject has still to be made in its process."""
+        self._died = ""
+        """How it ended while it was held to nothing, which the next check tells."""
+        self._number = 0
+        """Of the last question."""
+        self._good: tuple[str, Case] | None = None
+        """A check in which nothing was raised."""
+        self._earlier, self._now = Measured(), Measured()
+        """In processes that ended since the configuration began, and in the one that there is."""
+        self._told: Json = {}
+        self._make()
 
     @property
     def name(self) -> str:
@@ -80,60 +90,108 @@ class Apart(Held):
         return tile
 
     def begin(self) -> None:
-        self._ended, self._now = Measured(), Measured()
+        self._earlier, self._now = Measured(), Measured()
         self._answer("begin")
 
     def judge(self, law: str, case: Case, *, fresh: bool = False) -> Judged:
-        limit_s, start = self.limit_s, time.monotonic()
-        if SILENT.get():  # one attempt of many
-            limit_s = min(limit_s, max(LEAST_LIMIT_S, SLOWER * self._slowest_s))
-        try:
-            told = self._ask(limit_s, "judge", law=law, case=case.describe(), fresh=fresh)
-        except Violation as violation:
-            self._end_of_process()
-            return Judged(1, violation.detail, ended=True)
-        self._slowest_s = max(self._slowest_s, time.monotonic() - start)
-        launches, rhos, visibility = told["measured"]
-        self._now = Measured(launches, {shape: float(rho) for shape, rho in rhos.items()}, visibility)
-        error = told["error"] and Raised(told["error"])
-        if error:  # after an illegal access nothing can be launched on the device any more
+        judged = self._judge(law, case, fresh)
+        if judged.error is None and not judged.ended:
+            self._good = law, case
+        elif judged.error is not None and not self._launches_still():
             with suppress(Violation):
                 self._ask(self.limit_s, "end")
-            self._end_of_process()
-        return Judged(told["checked"], told["detail"], error, told["malformed"])
+        return judged
 
     @property
     def measured(self) -> Measured:
-        return self._ended.plus(self._now)
+        return self._earlier.plus(self._now)
 
-    def _end_of_process(self) -> None:
-        self._ended, self._now = self.measured, Measured()
+    def end(self) -> None:
+        """End its process; the next question starts one."""
+        if self._process is not None:
+            self._process.end()
+        self._is_new()
+
+    def _judge(self, law: str, case: Case, fresh: bool) -> Judged:
+        limit_s, start = self.limit_s, time.monotonic()
+        if SILENT.get():  # one attempt of many
+            limit_s = min(limit_s, max(LEAST_LIMIT_S, SLOWER * self._slowest_s))
+        self._make()
+        if self._died:
+            detail, self._died = self._died, ""
+            return Judged(1, detail, ended=SURVIVES)
+        try:
+            told = self._ask(limit_s, "judge", law=law, case=case.describe(), fresh=fresh)
+        except Violation as violation:
+            return Judged(1, violation.detail, ended=violation.law)
+        self._slowest_s = max(self._slowest_s, time.monotonic() - start)
+        launches, rhos, visibility = told["measured"]
+        self._now = Measured(launches, {shape: float(rho) for shape, rho in rhos.items()}, visibility)
+        return Judged(told["checked"], told["detail"], told["error"] and Raised(told["error"]), told["malformed"])
+
+    def _launches_still(self) -> bool:
+        """After an exception: on a device that an illegal access was made of, nothing can be launched any more."""
+        if self._good is None:
+            return False
+        again = self._judge(*self._good, fresh=True)
+        return again.error is None and not again.ended
 
     def _answer(self, ask: str, **what: object) -> Json:
-        """What belongs to no law. That it does not come is `Misuse`."""
-        try:
-            return self._ask(self.limit_s, ask, **what)
-        except Violation as violation:
-            raise Misuse("subject", f"process:{self._made_by}", f"one that answers; {violation.detail}") from violation
+        """What belongs to no law. If the process ends, it is asked once more, for that may come of the check before;
+        that no answer comes then is `Misuse`."""
+        for _ in range(2):
+            self._make()
+            try:
+                return self._ask(self.limit_s, ask, **what)
+            except Violation as violation:
+                self._died = violation.detail
+        raise self._none(self._died)
+
+    def _make(self) -> None:
+        """Make the subject if its process is new, which is no part of a check and of its time."""
+        if not self._new and not (self._process and self._process.usable):
+            self._is_new()
+            self._died = f"it ended after its last answer{self._process.stderr.last() if self._process else ''}"
+        while self._new:
+            forked = self._process is not None and self._process.usable
+            try:
+                self._told = self._ask(max(self.limit_s, START_LIMIT_S), "hello")
+            except Violation as violation:
+                if self._process is None or not forked:
+                    raise self._none(violation.detail) from violation
+                self._process.end(gently=False)  # it may have answered what the child before it had not read
+
+    def _none(self, why: str) -> Misuse:
+        return Misuse("subject", f"process:{self._made_by}", f"one that answers; {why}")
+
+    def _is_new(self) -> None:
+        self._earlier, self._now, self._new = self.measured, Measured(), True
 
     def _ask(self, limit_s: float, ask: str, **what: object) -> Json:
-        """Its answer. Raises `Misuse` as the subject does, and `Violation` if none comes."""
+        """Its answer. Raises `Misuse` as the subject does, and `Violation` if none comes: then it has to be made anew,
+        in a child of its process if that is still there."""
         process = self._process
         if process is None or not process.usable:
-            process, limit_s = self._started(), max(limit_s, START_LIMIT_S)
+            if process is not None:
+                process.end(gently=False)
+            process = self._process = Running(*interpreter("pagedkv.conformance.attention.serve", self._made_by))
+            process.restarts = True
         process.stderr.forget()  # what it said to another question
-        answer = process.ask(write({"ask": ask, **what}), read, limit_s)
+        self._number += 1
+        try:
+            answer = process.ask(write({"ask": ask, "number": self._number, **what}), read, limit_s)
+            if answer.get("outcome") == "violation":  # of the parent, which forks another one
+                raise Violation(answer["law"], answer["detail"] + process.stderr.last())
+            if answer.get("number") != self._number:
+                process.end(gently=False)
+                raise Violation(ONE_LINE, "it answered what it was not asked")
+        except Violation:
+            self._is_new()
+            raise
+        self._new = False
         if "misuse" in answer:
-            raise Misuse(*answer["misuse"])
-        if "law" in answer and "detail" in answer and "checked" not in answer:
-            raise Violation(answer["law"], answer["detail"] + process.stderr.last())
+            argument, value, allowed = answer["misuse"]
+            raise Misuse(argument, f"process:{value}" if argument == "subject" else value, allowed)
+        if "raised" in answer:
+            raise self._none(f"it raised {answer['raised']}")
         return answer
-
-    def _started(self) -> Running:
-        if self._process is not None:
-            self._process.end(gently=False)
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        serve = [sys.executable, "-m", "pagedkv.conformance.attention.serve", self._made_by]
-        self._process = Running(serve, {**os.environ, "PYTHONPATH": paths})
-        self._process.restarts = True
-        return self._process

@@ -72,6 +72,13 @@ class Case:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         check_integer("seed", self.seed, 0)
+        for name in ("causal", "alibi", "sinks"):
+            if not isinstance(getattr(self, name), bool):
+                raise Misuse(name, getattr(self, name), "True or False")
+        if not isinstance(self.softcap, int | float) or not 0 <= self.softcap < float("inf"):
+            raise Misuse("softcap", self.softcap, "a finite number >= 0; 0: no cap")
+        if (self.split_size or 0) % 16:
+            raise Misuse("split_size", self.split_size, "a multiple of 16, or None")
 
     @property
     def num_q_heads(self) -> int:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from pagedkv.conformance.attention.bench import Bench, Broken, Malformed, answered
 from pagedkv.conformance.attention.cases import Case
 from pagedkv.conformance.attention.plan import LAWS
-from pagedkv.conformance.differential.violation import raised_at
+from pagedkv.conformance.differential.violation import message_of, raised_at
 from pagedkv.spec.attention_subject import AttentionSubject
 from pagedkv.spec.words import Misuse
 
@@ -33,12 +33,12 @@ class Judged(NamedTuple):
     """What the subject raised."""
     malformed: bool = False
     """Whether an answer had not the stated form, which is no matter of this law."""
-    ended: bool = False
-    """Whether the process of the subject was ended by it (`apart`)."""
+    ended: str = ""
+    """What it did to its process (`apart`): the law that this breaks."""
 
     @property
-    def how(self) -> tuple[bool, bool]:
-        """What tells faults apart: something wrong was computed, something was raised, or the process was ended."""
+    def how(self) -> tuple[bool, str]:
+        """What tells faults apart: something wrong was computed, something was raised, it crashed, or hung."""
         return self.error is not None, self.ended
 
 
@@ -60,7 +60,7 @@ def judge(bench: Bench, law: str, case: Case) -> Judged:
     except BaseException as error:  # also what an event loop or a generator raises to end something
         if isinstance(error, KeyboardInterrupt):
             raise
-        return Judged(1, f"{RAISED}{type(error).__name__}: {error}{raised_at(error)}{hint}", error)
+        return Judged(1, f"{RAISED}{type(error).__name__}: {message_of(error)}{raised_at(error)}{hint}", error)
 
 
 def fit(subject: AttentionSubject, case: Case) -> Case | None:

@@ -1,6 +1,6 @@
 """Known failures of kernels: cases that must break a law, each until somebody repairs the cause.
 
-They are pinned in the same TOML file as those of block managers (`failures.known`), by a `case` in place of a trace:
+They are pinned in a TOML file (`failures.entries`), which may have those of block managers, too:
 
     [[known]]
     law = "poison"
@@ -9,15 +9,16 @@ They are pinned in the same TOML file as those of block managers (`failures.know
     subject = "my_kernel:MyDecode"  # optional: of this one only, by the name under which it is run
 
 This is strict both ways: a pinned law that holds on its case is a failure of the run. A failure is put down to a pin if
-it breaks the same law and its *smallest case* is the pinned one, whatever the dtype and the seed. So a fault that
-breaks the law elsewhere is told; one that shrinks to the very same case is not, and comes to light when this one is
-repaired.
+it breaks the same law and its *smallest case* is the pinned one, whatever the dtype and the seed, and however it does:
+by a wrong number, an exception or a crash. So a fault that breaks the law elsewhere is told; one that shrinks to the
+very same case is not, and comes to light when this one is repaired.
 
 What is put down to a pin does not stop the run: later cases of the law, which an unpinned failure keeps from being
 tried, are held, too. Each that fails is shrunk, over at most `held.MAX_SHRINKS` cases. An exception is `answer`: a
 configuration whose first launch gets no answer is held to no law, pinned or not.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from pagedkv.conformance.attention.held import Held
 from pagedkv.conformance.attention.judging import ANSWER
 from pagedkv.conformance.attention.plan import LAWS, NEEDS
 from pagedkv.conformance.attention.subjects import case_of
-from pagedkv.conformance.failures.known import entries, entry_of
+from pagedkv.conformance.failures.entries import entries, of_subject
 from pagedkv.spec import Misuse
 
 
@@ -59,9 +60,9 @@ class Pin:
         return law == self.law and replace(smallest, dtype=self.case.dtype, seed=self.case.seed) == self.case
 
 
-def load(path: str | Path) -> tuple[Pin, ...]:
-    """The known failures of kernels in a TOML file. What it should not have is `Misuse`."""
-    return tuple(_read(where, entry) for where, entry in entries(path, "case"))
+def load(path: str | Path, subject: str) -> tuple[Pin, ...]:
+    """The known failures in a TOML file that are about the kernel of this name. What it should not have is `Misuse`."""
+    return of_subject([_read(where, entry) for where, entry in entries(path, "case")], subject)
 
 
 def _read(where: str, entry: dict[str, Any]) -> Pin:
@@ -74,14 +75,12 @@ def _read(where: str, entry: dict[str, Any]) -> Pin:
     return Pin(entry["law"], case, entry["reason"], entry.get("subject"))
 
 
-def entry_for(law: str, case: str) -> str:
-    """The lines that pin a failure, for whoever wants to."""
-    return entry_of(law=law, case=case)
+def changed(pin: Pin, subject: Held, shapes: Sequence[Mapping[str, int]] | None = None) -> str | None:
+    """Try a pinned case. None if it breaks its law; else what became of it, and what to do.
 
-
-def changed(pin: Pin, subject: Held) -> str | None:
-    """Try a pinned case. None if it breaks its law; else what became of it, and what to do."""
-    lacks = _lacks(pin, subject)
+    `shapes` are those of the run, if they are not the subject's.
+    """
+    lacks = _lacks(pin, subject, shapes or subject.shapes)
     judged = None if lacks else subject.judge(pin.law, pin.case, fresh=True)
     if judged is None or not judged.checked:
         why = lacks or f"{pin.law} says nothing of this case"
@@ -91,12 +90,12 @@ def changed(pin: Pin, subject: Held) -> str | None:
             f"{pin.name} is pinned as a known failure and holds now: remove its entry, and keep the case in a test"
             f" (check_law)\n  it was let be because: {pin.reason}"
         )
-    if judged.malformed and pin.law != ANSWER:
+    if judged.malformed and pin.law != ANSWER and subject.judge(ANSWER, pin.case, fresh=True).malformed:
         return f"{pin.name} is pinned as a known failure and fails otherwise now: {judged.detail}"
     return None
 
 
-def _lacks(pin: Pin, subject: Held) -> str:
+def _lacks(pin: Pin, subject: Held, shapes: Sequence[Mapping[str, int]]) -> str:
     """Why no run would hold the subject to this case; empty: it would."""
     needs = {*pin.case.features(), *([NEEDS[pin.law]] if pin.law in NEEDS else [])}
     undeclared = [name for name in sorted(needs) if not getattr(subject.capabilities, name)]
@@ -104,4 +103,6 @@ def _lacks(pin: Pin, subject: Held) -> str:
         undeclared.append(pin.case.dtype)
     if undeclared:
         return f"the subject does not declare {', '.join(undeclared)}"
+    if not any(all(getattr(pin.case, name) == number for name, number in shape.items()) for shape in shapes):
+        return "the run has no such shape"
     return "" if subject.fit(pin.case) == pin.case else "the subject's `fit` takes no such case"

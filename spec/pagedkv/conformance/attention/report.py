@@ -104,7 +104,7 @@ class AttentionReport:
     def lines(self) -> list[str]:
         """The report as text: one line a configuration, and each broken law with its first case."""
         head = f"{'configuration':<44} {'relations':>9} {'probes':>7} {'bounds':>7} {'rho':>6} {'visible':>8}"
-        launches = counted(self.launches, "launches", "launch")
+        launches = counted(self.launches, "launches")
         lines = [f"attention: {self.subject} ({self.size}, seed {self.seed}, {launches})", head]
         for each in self.configurations:
             visible = "" if each.visibility is None else f"{each.visibility:.0%}"

@@ -11,7 +11,13 @@ from pagedkv.conformance.attention.held import Held, held, smallest
 from pagedkv.conformance.attention.judging import ANSWER, Judged
 from pagedkv.conformance.attention.pins import Pin, changed
 from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Size, checks, configurations
-from pagedkv.conformance.attention.report import AttentionReport, ConfigurationReport, Count, Failure
+from pagedkv.conformance.attention.report import (
+    AttentionReport,
+    ConfigurationReport,
+    Count,
+    Failure,
+    configuration_name,
+)
 from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
 from pagedkv.spec.words import Misuse
 
@@ -45,8 +51,8 @@ def run(
             those of the subject's `shapes`, if it has them, in turns.
         shrink: make each failing case smaller, while the law still fails.
         stop_at_first: end at the first failure.
-        known: known failures (`pins.load`): what is put down to them is counted and is no failure, and one that holds
-            now is one.
+        known: known failures of this subject (`pins.load`): what is put down to them is counted and is no failure, and
+            one that holds now is one.
         progress: called with a line of text before each configuration.
 
     Returns:
@@ -62,13 +68,14 @@ def run(
     planned = configurations(subject.capabilities, size) if only is None else list(only)
     for index, configuration in enumerate(planned):
         if progress is not None:
-            progress(f"attention {index + 1}/{len(planned)}: {configuration.dtype} {'+'.join(configuration.features)}")
+            name = configuration_name(configuration.dtype, configuration.features)
+            progress(f"attention {index + 1}/{len(planned)}: {name}")
         state.hold(configuration, planned_checks(subject, configuration, size, seed, shape), stop_at_first)
         if stop_at_first and state.failures:
             break
     if only is None and not (stop_at_first and state.failures):
         state.require_exercised()
-        state.require_known()
+        state.require_known(shapes_of(subject, shape))
     return state.report(seed, size, time.perf_counter() - start)
 
 
@@ -96,6 +103,8 @@ def shapes_of(subject: AttentionSubject | Held, shape: Shape | None = None) -> S
         Misuse: it is no shape.
     """
     shapes: Sequence[Shape] = [shape] if shape else held(subject).shapes
+    if not shapes:
+        raise Misuse("shapes", shapes, "a shape, or several")
     for each in shapes:
         if not set(each) <= SHAPE:
             raise Misuse("shape", each, f"a mapping from some of {', '.join(sorted(SHAPE))}")
@@ -186,10 +195,10 @@ class _Run:
                 detail = f"{name} is declared and was never exercised"
                 self.failures.append(Failure("exercised", "capability", "", detail))
 
-    def require_known(self) -> None:
+    def require_known(self, shapes: Sequence[Shape]) -> None:
         """A known failure that is none is a failure."""
         for pin in self.known:
-            if why := changed(pin, self.subject):
+            if why := changed(pin, self.subject, shapes):
                 self.failures.append(Failure("known", "pin", "", why))
 
     def _answers(self, planned: list[Check], failed: set[str]) -> bool:

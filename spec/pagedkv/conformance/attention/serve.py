@@ -4,7 +4,7 @@
 
 As with block managers (`process.serve`) the interpreter imports the module once and then forks: a child makes the
 subject and holds it to laws, and if it dies, the parent says so and forks another one. With `--no-fork`, or where an
-import has initialised CUDA, it is held in the interpreter itself.
+import has loaded the driver of a GPU, it is held in the interpreter itself.
 """
 
 import os
@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import cached_property, partial
 
-from pagedkv.conformance.attention.held import Held
+from pagedkv.conformance.attention.held import Here
 from pagedkv.conformance.attention.subjects import case_of, factory_of, made_by
+from pagedkv.conformance.differential.violation import raised
 from pagedkv.conformance.process.protocol import Json, read, write
 from pagedkv.conformance.process.serve import Answering, main
 from pagedkv.spec.misuse import Misuse, shown
@@ -29,20 +30,24 @@ class Server:
         self.name, self.factory = name, factory
 
     @cached_property
-    def held(self) -> Held:
+    def held(self) -> Here:
         """The subject. Raises `Misuse` if there is none."""
         if isinstance(self.factory, Misuse):
             raise self.factory
-        return Held(made_by(self.name, self.factory))
+        return Here(made_by(self.name, self.factory))
 
     def answer(self, line: bytes) -> bytes:
-        """The line that answers a line."""
+        """The line that answers a line, and has its number."""
         question = read(line)
+        number = question.pop("number")
         try:
-            return write(getattr(self, f"answer_{question.pop('ask')}")(**question))
+            told: Json = getattr(self, f"answer_{question.pop('ask')}")(**question)
         except Misuse as misuse:
             value = misuse.value if isinstance(misuse.value, str | int | None) else shown(misuse.value)
-            return write({"misuse": [misuse.argument, value, misuse.allowed]})
+            told = {"misuse": [misuse.argument, value, misuse.allowed]}
+        except Exception as error:  # of its `fit` or its `rounding`
+            told = {"raised": raised(error)}
+        return write({**told, "number": number})
 
     def answer_hello(self) -> Json:
         """What it is."""

@@ -57,18 +57,22 @@ def made_by(name: str, factory: Callable[[], object]) -> AttentionSubject:
     """What the factory of this name makes, if it is a subject. `Misuse` as above."""
     try:
         subject: Any = factory()
+        wanted = ["name", "capabilities", "rounding", "attend"]
+        if getattr(getattr(subject, "capabilities", None), "writes", False):
+            wanted += ["write_kv", "copy_blocks"]
+        missing = [each for each in wanted if not hasattr(subject, each)]
+        capabilities, called = (getattr(subject, each, None) for each in ("capabilities", "name"))
     except ImportError as error:
         raise Misuse("subject", name, f"one that can be made here; {install_hint(error)}") from error
     except (Exception, SystemExit) as error:
         raise Misuse("subject", name, f"a factory that makes a subject (it raised {raised(error)})") from error
-    wanted = ["name", "capabilities", "rounding", "attend"]
-    if getattr(getattr(subject, "capabilities", None), "writes", False):
-        wanted += ["write_kv", "copy_blocks"]
-    if missing := [each for each in wanted if not hasattr(subject, each)]:
+    if missing:
         raise Misuse("subject", name, f"a subject (the {type(subject).__name__} has no {', '.join(missing)})")
-    if not isinstance(subject.capabilities, AttentionCapabilities):
-        kind = type(subject.capabilities).__name__
+    if not isinstance(capabilities, AttentionCapabilities):
+        kind = type(capabilities).__name__
         raise Misuse("subject", name, f"one that declares AttentionCapabilities, not a {kind}")
+    if not isinstance(called, str):
+        raise Misuse("subject", name, f"one whose name is a text, not a {type(called).__name__}")
     found: AttentionSubject = subject
     return found
 

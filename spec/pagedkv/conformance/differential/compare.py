@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pagedkv.conformance.counted import counted
 from pagedkv.spec import (
@@ -72,6 +72,10 @@ def _call_one(subject: BlockManagerSubject, operation: Operation, config: Config
             raise AssertionError("subject_call runs batches")
 
 
+MOST_SHARED: Final = 8
+"""Blocks that are told: to write into one of them takes another block."""
+
+
 def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
     """Where the subject's answer is not the specification's; which swap block is used is free."""
     match ours, theirs:
@@ -98,7 +102,9 @@ def outcome_difference(ours: Outcome, theirs: Outcome) -> Difference | None:
 def beside(found: Difference, seen: Snapshot, before: State, after: State) -> str:
     """What else there is to see that may explain a wrong answer: blocks that are there, tables that differ."""
     if found.law.startswith("refusal"):
-        return f"; {available(before)} of {counted(before.config.num_blocks, 'blocks')} had been available"
+        told = f"; available before: {available(before)} of {counted(before.config.num_blocks, 'blocks')}"
+        shared = [f"{block} ({owners} owners)" for block, owners in before.references.items() if owners > 1]
+        return told + (f"; shared before: {', '.join(shared[:MOST_SHARED])}" if shared else "")
     known = {request: table for request, table in seen.tables.items() if request in after.requests}
     wrong = _tables(replace(seen, tables=known), after)
     return f"; {wrong.detail}" if wrong else ""

@@ -40,6 +40,16 @@ class Interrupted(BaseException):
     """Raised in the middle of an operation that takes too long (`in_time`), and nobody's to catch."""
 
 
+def message_of(crash: BaseException) -> str:
+    """What an exception of a subject says, whatever that does."""
+    try:
+        return _printable(str(crash))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return "what it says cannot be shown"
+
+
 def _printable(detail: str) -> str:
     """What a subject says of itself may have any length and any characters."""
     short = detail if len(detail) <= MOST else f"{detail[:MOST]} … and {len(detail) - MOST:,} more characters"

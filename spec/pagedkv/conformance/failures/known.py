@@ -1,7 +1,6 @@
 """Known failures: traces that must fail, each at a stated line with a stated law, until somebody repairs the cause.
 
-They are pinned in a TOML file, whose paths are relative to it (and which may have entries of kernels, too: those have a
-`case` in place of the trace, and `attention.pins` reads them):
+They are pinned in a TOML file (`entries`), whose paths are relative to it:
 
     [[known]]
     trace = "known/write_into_a_shared_block.jsonl"
@@ -17,15 +16,13 @@ breaks the law no more. Then it is counted and passed over, so that others are f
 same law by the same kinds of operations is passed over with it: what is pinned hides what is like it.
 """
 
-import json
-import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from pagedkv.conformance.differential.in_time import IN_TIME, attempting
+from pagedkv.conformance.failures.entries import entries, entry_of
 from pagedkv.conformance.failures.replay import ReplayReport, replay
 from pagedkv.conformance.failures.shrinking import (
     LIMIT_OF_AN_ATTEMPT_S,
@@ -41,9 +38,6 @@ from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, TraceError, load as load_trace
 from pagedkv.spec.trace_fields import NAMES
 
-KEYS: Final = ("trace", "line", "law", "reason")
-_KINDS: Final = (KEYS, ("law", "case", "reason"))
-"""The keys of an entry about a block manager, and of one about an attention kernel."""
 END: Final = "end"
 
 
@@ -61,36 +55,6 @@ class KnownFailure:
     """Why it is let be, for people."""
     subject: str | None = None
     """The name of the one subject that it is about; None: of all."""
-
-
-def entries(path: str | Path, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of a TOML file that have this key, `trace` or `case`, and how a message names each.
-
-    What such a file should not have, in an entry of either kind, is `Misuse`.
-    """
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Misuse("known_failures", str(path), f"a TOML file that can be read ({error})") from error
-    known = document.get("known", [])
-    if set(document) - {"known"} or not isinstance(known, list):
-        raise Misuse(f"{path}: keys", ", ".join(document), "[[known]] tables only")
-    for number, entry in enumerate(known, start=1):
-        where = f"{path}: known[{number}]"
-        _check_form(where, entry)
-        if key in entry:
-            yield where, entry
-
-
-def _check_form(where: str, entry: Any) -> None:
-    """The keys of one of the two kinds, and texts that are not empty."""
-    if not isinstance(entry, dict) or not any(set(keys) <= set(entry) <= {*keys, "subject"} for keys in _KINDS):
-        given = ", ".join(entry) if isinstance(entry, dict) else entry
-        allowed = " or ".join(", ".join(keys) for keys in _KINDS)
-        raise Misuse(f"{where} keys", given, f"{allowed}, and perhaps subject")
-    for name in entry:
-        if name != "line" and not (isinstance(entry[name], str) and entry[name].strip()):
-            raise Misuse(f"{where}.{name}", entry[name], "a text that is not empty")
 
 
 def load(path: str | Path) -> tuple[KnownFailure, ...]:
@@ -113,35 +77,9 @@ def _read(file: Path, where: str, entry: Mapping[str, Any]) -> KnownFailure:
     return KnownFailure(entry["trace"], trace, at, entry["law"], entry["reason"], entry.get("subject"))
 
 
-class Entry(Protocol):
-    """What entries of both kinds have."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def subject(self) -> str | None: ...
-
-
-EntryT = TypeVar("EntryT", bound=Entry)
-
-
-def of_subject(known: Iterable[EntryT], *names: str) -> tuple[EntryT, ...]:
-    """Those that are about the subject of these names. What is pinned twice is `Misuse`."""
-    found = tuple(each for each in known if each.subject in (None, *names))
-    if twice := [name for name, count in Counter(each.name for each in found).items() if count > 1]:
-        raise Misuse("known_failures", twice[0], "one entry for each")
-    return found
-
-
 def entry_for(trace: str, line: int | None, law: str) -> str:
     """The lines that pin a failure, for whoever wants to."""
     return entry_of(trace=trace, line=line or END, law=law)
-
-
-def entry_of(**fields: str | int) -> str:
-    """An entry with these fields, and a reason to be given."""
-    lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in {**fields, "reason": "…"}.items())
-    return "\n".join(["[[known]]", *lines])
 
 
 def changed(known: KnownFailure, factory: SubjectFactory) -> str | None:

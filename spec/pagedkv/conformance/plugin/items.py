@@ -80,21 +80,27 @@ class Conformance:
             seed = worker.get("pagedkv_seed", chosen.seed)
             self.seed: int = _seed(config) if seed is None else seed
             chosen = replace(chosen, seed=self.seed)
-            self.runs = [run_of(name, chosen) for name in options.subjects(config)]
+            managers, kernels = options.subjects(config), options.kernels(config)
+            limits = _limits([*managers, *kernels], chosen.limit_s)
+            self.runs = [run_of(name, replace(chosen, limit_s=limits[name])) for name in managers]
             size: Any = options.value_of(config, options.KERNEL_SIZE) or "full"
             self.kernels = [
-                kernel_run(
-                    name, seed=self.seed, size=size, known_failures=chosen.known_failures, limit_s=chosen.limit_s
-                )
-                for name in options.kernels(config)
+                kernel_run(name, seed=self.seed, size=size, known_failures=chosen.known_failures, limit_s=limits[name])
+                for name in kernels
             ]
         except (Misuse, TraceError) as error:
             raise pytest.UsageError(f"pagedkv: {error}") from error
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """What the workers of pytest-xdist have to agree on."""
+        """What the workers of pytest-xdist have to agree on. What is held there needs no process here."""
+        self.pytest_sessionfinish()
         node.workerinput |= {"pagedkv_seed": self.seed, "pagedkv_only": self.only, "pagedkv_alone": self.alone}
+
+    def pytest_sessionfinish(self) -> None:
+        """Kernels in processes of their own may hold a GPU."""
+        for kernel in self.kernels:
+            kernel.subject.end()
 
     def pytest_report_header(self) -> list[str]:
         """How to repeat this run."""
@@ -111,9 +117,9 @@ class Conformance:
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Add the items, before any selection."""
         ours: list[pytest.Item] = []
-        held = {run.name: checks(run) for run in self.runs}
-        held |= {kernel.name: checks_of_kernel(kernel) for kernel in self.kernels}
-        for of, found in held.items():
+        held = [(run.name, checks(run)) for run in self.runs]
+        held += [(kernel.name, checks_of_kernel(kernel)) for kernel in self.kernels]
+        for of, found in held:
             name = f"{ID}{of}]"
             node = Subject.from_parent(session, name=name, nodeid=name)
             node.checks = found
@@ -122,6 +128,13 @@ class Conformance:
         if unknown := [name for name in self.only if not any(item.nodeid.startswith(name) for item in asked)]:
             raise pytest.UsageError(f"pagedkv: no item {unknown[0]}; there are: " + ", ".join(i.nodeid for i in ours))
         items += asked if self.only else ours
+
+
+def _limits(names: list[str], limit_s: float | None) -> dict[str, float | None]:
+    """The limit of each subject. It is for those in a process of their own; if there is none, all are given it, and
+    say that they have none."""
+    apart = [name for name in names if name.startswith(("process:", "command:"))]
+    return {name: limit_s if name in apart or not apart else None for name in names}
 
 
 def _seed(config: pytest.Config) -> int:

@@ -3,35 +3,26 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from pagedkv.conformance.counted import counted
 
+if TYPE_CHECKING:
+    from pagedkv.conformance.suite import Told
+
 PREFIX: Final = "pagedkv "
 """Of the names of properties in reports, which also stand in JUnit files."""
-COUNTED: Final = {
-    "traces": "trace", "states": "state", "transitions": "transition", "programs": "program",
-    "operations": "operation", "launches": "launch", "comparisons": "comparison",
-}  # fmt: skip
-"""What is counted, and one of it, in the order in which it is told."""
+COUNTED: Final = ("traces", "states", "transitions", "programs", "operations", "launches", "comparisons")
+"""What is counted, in the order in which it is told."""
 SEED: Final = "seed"
 UNDECLARED: Final = "not declared"
 KNOWN: Final = "known "
 """Before the name of a known failure: so much was put down to it."""
 
 
-class Told(Protocol):
-    """What is told of a subject, a block manager or a kernel, beside its checks."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def undeclared(self) -> tuple[str, ...]: ...
-
-
-def properties(run: Told | None, done: Mapping[str, int]) -> list[tuple[str, object]]:
+def properties(run: "Told | None", done: Mapping[str, int]) -> list[tuple[str, object]]:
     """What is to be told about a check, as properties of its report: of which run, and what was done."""
     told: dict[str, object] = {**done}
     if run:
@@ -65,7 +56,7 @@ class _Subject:
     def lines(self, name: str) -> list[str]:
         """Of the summary."""
         head = [f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items())]
-        head += [counted(self.counted[what], what, one) for what, one in COUNTED.items() if self.counted[what]]
+        head += [counted(self.counted[what], what) for what in COUNTED if self.counted[what]]
         lines = [f"{name}: {', '.join(head)}, seed {' and '.join(sorted(self.seeds))}"]
         lines += [f"  put down to the known failure {known}: {count:,}" for known, count in sorted(self.known.items())]
         lines += [

@@ -6,9 +6,7 @@ program starts afresh with another header, so that shrinking starts no interpret
 that is asked again all the same first does again what it did.
 """
 
-import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,7 +20,7 @@ from pagedkv.conformance.process.names import Names, is_word
 from pagedkv.conformance.process.protocol import (
     Answer, Broken, Hello, Json, header_json, operation_json, read, read_answer, read_hello, write,
 )  # fmt: skip
-from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running
+from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running, interpreter
 from pagedkv.spec import Batch, Block, Config, Identity, Misuse, Operation, Outcome, RequestId
 from pagedkv.spec.operations import requests_of
 from pagedkv.spec.subject import Capabilities, Snapshot
@@ -233,7 +231,5 @@ def command(line: str, *, limit_s: float | None = None) -> Remote:
 
 def python(name: str, *, limit_s: float | None = None) -> Remote:
     """Subjects made by a factory in Python, in an interpreter of its own that finds the modules that this one finds."""
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    serve = [sys.executable, "-m", "pagedkv.conformance.process.serve", name]
-    environment = {**os.environ, "PYTHONPATH": paths}
+    serve, environment = interpreter("pagedkv.conformance.process.serve", name)
     return Remote(serve, limit_s=limit_s, environment=environment, name=f"process:{name}")

@@ -7,6 +7,7 @@ any other. Only POSIX systems can wait for a pipe with a limit, which is why onl
 import os
 import signal
 import subprocess
+import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,13 @@ MOST_OF_A_LINE: Final = 2**28
 """Bytes of an answer; more is no answer."""
 LOOK_S: Final = 0.5
 """Seconds between two looks whether it still runs: what it has started may hold its pipes when it does not."""
+
+
+def interpreter(module: str, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs a module in an interpreter of its own, and the environment in which it finds the modules
+    that this one finds."""
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    return [sys.executable, "-m", module, *arguments], {**os.environ, "PYTHONPATH": paths}
 
 
 class Running:

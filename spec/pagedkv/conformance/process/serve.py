@@ -5,8 +5,8 @@
 NAME is one of `subjects`. The interpreter imports it once and then forks: the child answers, and the parent waits. If
 the child dies, the parent says so in its place and forks another one, which needs no import, and if nobody is there
 any more to ask, it ends a child that hangs. With `--no-fork` it answers itself: what has started threads when it was
-imported does not work in a child, and neither does what has initialised CUDA, for which it does so unasked. What the
-subject prints goes to stderr.
+imported does not work in a child. Neither does what has initialised a GPU, so if an import has loaded the driver of
+one, it does so unasked. What the subject prints goes to stderr.
 """
 
 import os
@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from select import POLLIN, poll
 from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
@@ -34,6 +35,8 @@ from pagedkv.spec.trace_json import array, integer, string
 
 GRACE_MS: Final = 10_000
 """How long a child may go on when nobody listens any more."""
+DRIVERS: Final = (b"libcuda.so", b"libamdhip64.so")
+"""Of NVIDIA and AMD, as the files that a process has mapped are called."""
 
 
 class Server:
@@ -203,19 +206,29 @@ def _ready(descriptor: int, wait_ms: int) -> bool:
 def main(load: Callable[[], Callable[[], Answering]], *, fork: bool = True) -> None:
     """Answer on stdin and stdout, in a child or in this process.
 
-    `load` imports what is needed, once; what it returns begins to answer, in each child anew. If that has initialised
-    CUDA in torch, which no child survives, this process answers itself.
+    `load` imports what is needed, once; what it returns begins to answer, in each child anew. If that has loaded the
+    driver of a GPU, this process answers itself.
     """
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what is printed, from native code too
         sys.stdout = sys.stderr
         begin = load()
-        torch = sys.modules.get("torch")
-        if fork and not (torch and torch.cuda.is_initialized()):
+        if fork and not gpu_driver_loaded():
             supervise(lambda: serve(begin(), sys.stdin.buffer, answers), answers)
         else:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # nobody is left to give up what hangs
             serve(begin(), sys.stdin.buffer, answers)
+
+
+def gpu_driver_loaded() -> bool:
+    """Whether something has loaded the driver of a GPU: no child survives that it was initialised before the fork.
+
+    Nobody can be asked whether it was: torch says no even though `torch.cuda.is_available()` has done it.
+    """
+    with suppress(OSError):  # a system without /proc
+        maps = Path("/proc/self/maps").read_bytes()
+        return any(driver in maps for driver in DRIVERS)
+    return False
 
 
 def _manager(name: str) -> Callable[[], Answering]:

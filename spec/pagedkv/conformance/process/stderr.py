@@ -23,12 +23,15 @@ class Stderr:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._told, self._silent = bytearray(), False
+        self._first, self._count = bytearray(), 0
+        """What it said first since it was asked something, and how much in all."""
         self._decoder = getincrementaldecoder("utf-8")("replace")
 
     def begin(self) -> None:
         """Something is asked: what the program says from now on belongs to it, and what it has said does not."""
         self.pass_on()
         self._silent = SILENT.get()
+        self._first, self._count = bytearray(), 0
 
     def forget(self) -> None:
         """It starts afresh: what it said before belongs to another subject."""
@@ -43,7 +46,8 @@ class Stderr:
                 if not told:
                     return False
                 read += len(told)
-                self._told = (self._told + told)[-TAIL:]
+                self._told, self._count = (self._told + told)[-TAIL:], self._count + len(told)
+                self._first = (self._first + told)[:SHOWN]
                 self.write(self._decoder.decode(told))
         return True
 
@@ -55,7 +59,14 @@ class Stderr:
                 sys.stderr.flush()
 
     def last(self) -> str:
-        """What it last said, to stand behind what went wrong; empty if it said nothing."""
+        """What it last said, to stand behind what went wrong; empty if it said nothing. Of much that it said when it
+        was asked, the beginning, too: a trace of calls may follow what went wrong."""
         self.pass_on()
-        text = " ".join(self._told.decode(errors="replace").split())
-        return f"; the last of its stderr: {text if len(text) < SHOWN else '…' + text[-SHOWN:]}" if text else ""
+        text, first = _one_line(self._told), _one_line(self._first)
+        if len(text) >= SHOWN:
+            text = f"{first[: SHOWN // 2]} … {text[-SHOWN // 2 :]}" if self._count > SHOWN else f"…{text[-SHOWN:]}"
+        return f"; the last of its stderr: {text}" if text else ""
+
+
+def _one_line(told: bytearray) -> str:
+    return " ".join(told.decode(errors="replace").split())

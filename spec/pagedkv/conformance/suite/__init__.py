@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from pagedkv.conformance import corpus
 from pagedkv.conformance.counted import counted
@@ -40,8 +40,6 @@ from pagedkv.spec.trace import Trace, TraceError, load, sample, save
 if TYPE_CHECKING:
     import pytest
 
-    from pagedkv.conformance.plugin.summary import Told
-
 __all__ = ["BlockManagerSuite", "Broken", "Check", "NotApplicable", "Options", "Run", "checks", "run_of"]
 
 CHUNK: Final = 2_500
@@ -59,13 +57,22 @@ class NotApplicable(Exception):
     """A check cannot be made on this subject; the text says why."""
 
 
+class Told(Protocol):
+    """What is told of a subject, a block manager or a kernel, beside its checks."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def undeclared(self) -> tuple[str, ...]: ...
+
+
 class Check(NamedTuple):
     """One thing to hold a subject against."""
 
     name: str
     run: Callable[[], Measures]
     """Raises `Broken` or `NotApplicable`."""
-    of: "Told"
+    of: Told
 
 
 def checks(run: Run) -> list[Check]:
@@ -138,8 +145,7 @@ def _corpus(run: Run) -> Measures:
     if broken:
         path, report = next(iter(broken.items()))
         others = "".join(f"\n  also fails: {other.name}" for other in [*broken][1:])
-        fail = counted(len(broken), "traces fail", "trace fails")
-        where = f"the corpus, of which {fail}\n{corpus.traces()[path].header.note}{others}"
+        where = f"the corpus, {counted(len(broken), 'failures')}\n{corpus.traces()[path].header.note}{others}"
         raise Broken(broken_text(run, where, report, corpus.traces()[path], path))
     if not held and not excused:
         raise NotApplicable("no trace of the corpus applies")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from pagedkv.conformance.differential.violation import Violation, raised
-from pagedkv.conformance.failures.known import Excuse, KnownFailure, load, of_subject
+from pagedkv.conformance.failures.entries import of_subject
+from pagedkv.conformance.failures.known import Excuse, KnownFailure, load
 from pagedkv.conformance.programs.counting import exercised
 from pagedkv.conformance.programs.plans import probe
 from pagedkv.conformance.subjects import install_hint, no_subject

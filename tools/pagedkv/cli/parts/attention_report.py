@@ -37,7 +37,7 @@ def report_lines(report: AttentionReport, how: str) -> list[str]:
         ("configuration", *(f"rho {shape}" for shape in SHAPES), "relations", "probes", "bounds", "visible")
     ]
     rows += [_row(each) for each in report.configurations]
-    launches = counted(report.launches, "launches", "launch")
+    launches = counted(report.launches, "launches")
     lines = [
         f"{report.subject}: {how}, {launches}, {report.size} shapes, {report.elapsed_s:.1f} s",
         *columns(rows),

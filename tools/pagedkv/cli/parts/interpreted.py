@@ -43,7 +43,7 @@ def order_section(log: AccessLog) -> Section:
     """Whether the order of the programs of any recorded launch can be seen in its results."""
     conflicts = log.conflicts()
     programs = sum(len(launch.programs) for launch in log.launches)
-    of_all = f"{counted(programs, 'programs')} of {counted(len(log.launches), 'launches', 'launch')}"
+    of_all = f"{counted(programs, 'programs')} of {counted(len(log.launches), 'launches')}"
     line = f"order: {of_all} shuffled, {counted(len(conflicts), 'pairs')} in conflict"
     shown = [
         f"VIOLATED order of programs in {c.kernel}: {c.access} by {c.program} and {c.other_access} by {c.other}"
