@@ -6,13 +6,11 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pagedkv.conformance.differential.model import ModelSubject
 from pagedkv.conformance.failures.shrinking import Failure
-from pagedkv.conformance.programs.choosing import Dice, near_boundary, weighted
+from pagedkv.conformance.programs.choosing import Dice, weighted
 from pagedkv.conformance.programs.generator import MAKE
-from pagedkv.conformance.programs.plans import NEEDS, SUBSETS
+from pagedkv.conformance.programs.plans import NEEDS
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.fuzz import FuzzReport
 from pagedkv.conformance.search.slices import SLICES
@@ -79,7 +77,6 @@ def test_programs_are_mostly_valid_and_cover_everything(on_the_model: FuzzReport
     cannot_be_misuse = {"reset_prefix_index"}
     assert {kind for kind, by_outcome in operations.items() if not by_outcome["misuse"]} <= cannot_be_misuse
     assert set(on_the_model.refusals) == set(Reason)
-    assert set(on_the_model.subsets) == set(SUBSETS)
     assert on_the_model.share_depth_max >= 4
     assert min(on_the_model.copy_on_writes, on_the_model.swaps, on_the_model.evictions, on_the_model.hits) > 20
     assert on_the_model.not_exercised == ()
@@ -105,12 +102,6 @@ def test_a_declared_capability_that_saw_no_event_fails_a_run_that_was_long_enoug
     assert report.holds
     assert not replace(report, steps=fuzz.ENOUGH).holds
     assert replace(report, steps=fuzz.ENOUGH, not_exercised=()).holds
-
-
-def test_the_first_programs_go_through_all_subsets() -> None:
-    assert fuzz.run(ModelSubject, seed=0, programs=len(SUBSETS), steps=1).subsets == dict.fromkeys(sorted(SUBSETS), 1)
-    least = fuzz.run(cast(SubjectFactory, Least), seed=0, programs=3, steps=1)
-    assert least.subsets == {"swarm": 3}, "no other is possible"
 
 
 def test_what_is_known_is_counted_and_passed_over() -> None:
@@ -189,17 +180,10 @@ def test_a_subject_is_asked_for_nothing_that_it_does_not_declare() -> None:
     assert set(report.undeclared) == {field.name for field in fields(Capabilities)}
 
 
-@given(st.integers(), st.integers(1, 5), st.integers(0, 40), st.integers(0, 40))
-def test_lengths_stay_within_their_bounds(seed: int, block_size: int, low: int, more: int) -> None:
-    dice = Dice(seed)
-    assert all(low <= near_boundary(dice, block_size, low, low + more) <= low + more for _ in range(20))
-
-
-def test_lengths_are_mostly_near_the_end_of_a_block() -> None:
-    dice = Dice(0)
-    lengths = [near_boundary(dice, 16, 0, 160) for _ in range(1_000)]
-    near = sum((length + 1) % 16 <= 2 for length in lengths)
-    assert near > 700, "by chance it would be 190"
+def test_most_lengths_are_next_to_the_end_of_a_block(on_the_model: FuzzReport) -> None:
+    """Blocks are small, so nothing has to be done for it."""
+    for places in on_the_model.lengths.values():
+        assert sum(places.values()) - places["other"] > 0.8 * sum(places.values())
 
 
 def test_weights_are_followed() -> None:

@@ -53,7 +53,7 @@ def failing(factory: SubjectFactory, seed: int) -> Failure:
     """The first failing program of a seed."""
     for number in range(2_000):
         dice = Dice(f"{seed}/{number}")
-        plan = draw_plan(dice, declared(factory), number)
+        plan = draw_plan(dice, declared(factory))
         differential = Differential(factory, plan.config)
         programmer = Programmer(dice, plan, differential.capabilities)
         try:

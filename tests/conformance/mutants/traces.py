@@ -51,9 +51,11 @@ def stored(family: str) -> Iterator[Stored]:
 
 
 def store(family: str, traces: Mapping[str, Stored]) -> None:
-    """Write the traces of a family, in the order given."""
+    """Write the traces of a family, in the order given. Who reads meanwhile finds the old file or the new one."""
     FOLDER.mkdir(exist_ok=True)
-    file_of(family).write_text("\n".join(trace.text() for trace in traces.values()), encoding="utf-8")
+    written = file_of(family).with_suffix(".new")
+    written.write_text("\n".join(trace.text() for trace in traces.values()), encoding="utf-8")
+    written.replace(file_of(family))
 
 
 def main(argv: Sequence[str]) -> int:

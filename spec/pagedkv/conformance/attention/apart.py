@@ -113,13 +113,14 @@ class Apart:
         self._is_new()
 
     def _judge(self, law: str, case: Case, fresh: bool) -> Judged:
-        limit_s, start = self.limit_s, time.monotonic()
+        limit_s = self.limit_s
         if SILENT.get():  # one attempt of many
             limit_s = min(limit_s, max(LEAST_LIMIT_S, SLOWER * self._slowest_s))
         self._make()
         if self._died:
             detail, self._died = self._died, ""
             return Judged(1, detail, ended=SURVIVES)
+        start = time.monotonic()
         try:
             told = self._ask(limit_s, "judge", law=law, case=case.describe(), fresh=fresh)
         except Violation as violation:

@@ -52,14 +52,6 @@ def weighted(chooser: Chooser, weights: Sequence[int]) -> int:
     raise AssertionError("the weights sum to what was drawn from")
 
 
-def near_boundary(chooser: Chooser, block_size: int, low: int, high: int) -> int:
-    """A length in low..high, mostly at the end of a block, one less or one more: where block managers go wrong."""
-    if chance(chooser, 1, 4):
-        return chooser.integer(low, high)
-    blocks = chooser.integer(low // block_size, high // block_size)
-    return min(max(low, blocks * block_size + pick(chooser, (0, 1, -1))), high)
-
-
 def text(chooser: Chooser, count: int) -> tuple[Token, ...]:
     """Tokens from an alphabet of two, mostly the first, so that texts collide."""
     return tuple(int(chooser.integer(0, 3) == 3) for _ in range(count))

@@ -41,8 +41,6 @@ class Counts:
     """By kind and outcome ("ok", "refused", "misuse"); a batch is "refused" if any of its rows was."""
     refusals: Counter[str] = field(default_factory=Counter)
     """By reason."""
-    subsets: Counter[str] = field(default_factory=Counter)
-    """Programs by the subset of operations that they were about."""
     events: Counter[str] = field(default_factory=Counter)
     """By name, as in `EVENTS`."""
     lengths: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -51,9 +49,8 @@ class Counts:
     run: int = 0
     """Operations, a batch being one; what a program ends with is none of them."""
 
-    def begin(self, subset: str) -> None:
-        """A program begins, which is about this subset."""
-        self.subsets[subset] += 1
+    def begin(self) -> None:
+        """A program begins."""
         self.programs.append(ProgramCounts())
 
     def step(self, operation: Operation, outcomes: Sequence[Outcome] | Misuse, before: State, after: State) -> None:

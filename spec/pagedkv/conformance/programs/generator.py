@@ -3,18 +3,18 @@
 Most operations are such that they can be carried out: for a fork a parent is picked that is computed, for a resume a
 request that is preempted. A few are picked without a look at the state (`undirected`): unknown names, empty texts,
 lengths out of range. Refusals come by themselves, since pools are small. Prompts continue what is known, so that
-prefixes are shared, and lengths lie near the ends of blocks.
+prefixes are shared.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pagedkv.conformance.programs.choosing import Chooser, chance, near_boundary, pick, text, weighted
-from pagedkv.conformance.programs.plans import Plan
+from pagedkv.conformance.programs.choosing import Chooser, chance, pick, text, weighted
+from pagedkv.conformance.programs.plans import Plan, weights_of
 from pagedkv.conformance.programs.undirected import undirected
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
-    Preempt, Request, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,
+    Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,
 )  # fmt: skip
 from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import Capabilities
@@ -48,9 +48,8 @@ class Programmer:
 
     def __init__(self, chooser: Chooser, plan: Plan, capabilities: Capabilities) -> None:
         self.chooser, self.plan, self.capabilities = chooser, plan, capabilities
-        self.kinds = [kind for kind, weight in plan.weights.items() if weight]
-        self.weights = [plan.weights[kind] for kind in self.kinds]
-        self.releasing = [kind for kind in ("free", "preempt", "truncate") if plan.weights.get(kind)]
+        weights = weights_of(capabilities)
+        self.kinds, self.weights = [*weights], [*weights.values()]
 
     def next(self, state: State) -> Operation:
         """An operation that may follow."""
@@ -58,16 +57,10 @@ class Programmer:
             if chance(self.chooser, 1, 16):
                 operation: Operation | None = self.blindly(state)
             else:
-                exhausted = self.releasing and available(state) == 0 and chance(self.chooser, 1, 3)
-                kind = pick(self.chooser, self.releasing) if exhausted else self.kind()
-                operation = MAKE[kind](self, state)
+                operation = MAKE[self.kinds[weighted(self.chooser, self.weights)]](self, state)
             if operation is not None and may_follow(state, operation):
                 return operation
         return _commit(self, state) or _append(self, state) or _admit(self, state) or Free(NAMES[0])
-
-    def kind(self) -> str:
-        """A kind of operation, by its weight."""
-        return self.kinds[weighted(self.chooser, self.weights)]
 
     def blindly(self, state: State) -> Operation:
         """An undirected operation, perhaps as a row among others that are right."""
@@ -95,7 +88,7 @@ class Programmer:
         namespace, tokens = pick(self.chooser, known)
         kept = len(tokens)
         if chance(self.chooser, 1, 2):
-            kept = near_boundary(self.chooser, state.config.block_size, 0, kept)
+            kept = self.chooser.integer(0, kept)
         if chance(self.chooser, 1, 8):
             namespace = first if namespace == second else second
         return Identity(namespace, tokens[:kept])
@@ -106,7 +99,7 @@ class Programmer:
         new_text = Identity(self.plan.namespaces[0], ())
         namespace, known = self.known_text(state) if chance(self.chooser, 3, 4) else new_text
         most = bs * blocks + 1 if chance(self.chooser, 1, 16) else bs * min(4, blocks - blocks // 2)
-        new = near_boundary(self.chooser, bs, 0, max(0, most - len(known)))
+        new = self.chooser.integer(0, max(0, most - len(known)))
         return (known + text(self.chooser, new)) or (0,), namespace
 
     def rows(self, state: State, kind: str) -> list[Row]:
@@ -133,11 +126,12 @@ def _row(programmer: Programmer, state: State, kind: str, request: str) -> Row:
     match kind:
         case "append":
             room = max(1, state.config.num_blocks * bs - r.length)  # one more than fits is tried, many more are not
-            return Append(request, text(programmer.chooser, min(room, _count(programmer.chooser, r, bs))))
+            most = programmer.chooser.integer(1, 2 * bs + 1) if chance(programmer.chooser, 1, 3) else 1
+            return Append(request, text(programmer.chooser, min(room, most)))
         case "reserve":
             low = min(r.reserved, r.length)
             most = min(max(r.length, r.reserved) + bs, max(low, state.config.num_blocks * bs)) + 1
-            return Reserve(request, near_boundary(programmer.chooser, bs, max(1, low), most))
+            return Reserve(request, programmer.chooser.integer(max(1, low), most))
         case "commit":
             last = min(r.reserved, r.length)
             return Commit(
@@ -147,26 +141,9 @@ def _row(programmer: Programmer, state: State, kind: str, request: str) -> Row:
             return Free(request)
 
 
-def _count(chooser: Chooser, r: Request, block_size: int) -> int:
-    """How many tokens to append: mostly one, or as many as lead to the end of a block or next to it."""
-    if not chance(chooser, 1, 3):
-        return 1
-    return max(1, near_boundary(chooser, block_size, r.length + 1, r.length + 2 * block_size + 1) - r.length)
-
-
 def _of(programmer: Programmer, state: State, kind: str) -> Operation | None:
     names = programmer.resident(state)
-    if names and not chance(programmer.chooser, 1, 8):  # mostly one that fits the pool when it has grown
-        most = state.config.num_blocks * state.config.block_size
-        names = [name for name in names if state.requests[name].reserved < most] or names
-    if chance(programmer.chooser, 1, 3):  # one that would write into a block with another owner
-        names = [name for name in names if _ends_shared(state, name)] or names
     return _row(programmer, state, kind, pick(programmer.chooser, names)) if names else None
-
-
-def _ends_shared(state: State, request: str) -> bool:
-    r = state.requests[request]
-    return r.length % state.config.block_size > 0 and bool(r.table) and state.references.get(r.table[-1], 0) > 1
 
 
 def _append(programmer: Programmer, state: State) -> Operation | None:
@@ -192,9 +169,7 @@ def _admit(programmer: Programmer, state: State) -> Operation | None:
         return None
     tokens, namespace = programmer.prompt(state)
     if programmer.capabilities.reserve and chance(programmer.chooser, 1, 4):
-        return Admit(
-            name, tokens, namespace, near_boundary(programmer.chooser, state.config.block_size, 0, len(tokens))
-        )
+        return Admit(name, tokens, namespace, programmer.chooser.integer(0, len(tokens)))
     return Admit(name, tokens, namespace)
 
 
@@ -215,7 +190,7 @@ def _truncate(programmer: Programmer, state: State) -> Operation | None:
     request = pick(programmer.chooser, names)
     length = state.requests[request].length
     if chance(programmer.chooser, 1, 2):
-        return Truncate(request, near_boundary(programmer.chooser, state.config.block_size, 1, length))
+        return Truncate(request, programmer.chooser.integer(1, length))
     return Truncate(request, max(1, length - programmer.chooser.integer(0, 3)))
 
 
@@ -268,11 +243,7 @@ def _permute(programmer: Programmer, state: State) -> Operation | None:
 
 def _batch(programmer: Programmer, state: State) -> Operation | None:
     kinds = [kind for kind in ("append", "commit", "reserve") if kind != "reserve" or programmer.capabilities.reserve]
-    kind = (
-        "free"
-        if programmer.plan.weights["free"] and chance(programmer.chooser, 1, 16)
-        else pick(programmer.chooser, kinds)
-    )
+    kind = "free" if chance(programmer.chooser, 1, 16) else pick(programmer.chooser, kinds)
     rows = programmer.rows(state, kind)
     return Batch(tuple(rows)) if rows else None
 

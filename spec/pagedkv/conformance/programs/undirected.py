@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pagedkv.conformance.programs.choosing import Chooser, chance, pick, text
-from pagedkv.conformance.programs.plans import Plan, allows
+from pagedkv.conformance.programs.plans import Plan, weights_of
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Lookup, Operation, Permute, Pin, Preempt,
     Reserve, ResetPrefixIndex, Resume, State, Token, Truncate, Unpin,
@@ -23,7 +23,7 @@ def undirected(
 ) -> Operation:
     """One operation of any kind that the subject has."""
     blind = _Blind(chooser, state, plan, names, capabilities)
-    kinds = [kind for kind in plan.weights if allows(capabilities, kind)]
+    kinds = [*weights_of(capabilities)]
     kind = pick(chooser, kinds)
     if kind != "batch":
         return blind.operation(kind)

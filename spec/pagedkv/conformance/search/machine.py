@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
@@ -66,9 +65,8 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(chooser=choices(40))
     def plan(self, chooser: Bytes) -> None:
-        """Draw a pool and what the program is about."""
+        """Draw a pool."""
         self.drawn = draw_plan(chooser, type(self).capabilities)
-        event(f"subset: {self.drawn.subset}")
         try:
             self.differential = Differential(type(self).factory, self.drawn.config)
         except Misuse:  # the subject does not have this pool
@@ -76,7 +74,7 @@ class Machine(RuleBasedStateMachine):
         except Violation as violation:
             self._broke(Failure(self.drawn.config, (), violation))
         else:
-            self.counts.begin(self.drawn.subset)
+            self.counts.begin()
 
     @rule(chooser=choices(48))
     def step(self, chooser: Bytes) -> None:

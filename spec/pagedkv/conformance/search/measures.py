@@ -43,7 +43,7 @@ def reached(factory: SubjectFactory, part: Slice, *, seed: int, programs: int, s
     capabilities = declared(factory)
     for number in range(programs):
         dice = Dice(f"{seed}/{number}")
-        plan = replace(draw_plan(dice, capabilities, number), config=part.config, namespaces=NAMESPACES[0])
+        plan = replace(draw_plan(dice, capabilities), config=part.config, namespaces=NAMESPACES[0])
         differential = Differential(factory, part.config)
         programmer = Programmer(dice, plan, differential.capabilities)
         for _ in range(steps):
