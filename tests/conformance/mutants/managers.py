@@ -49,7 +49,7 @@ def by_programs(broken: SubjectFactory, seed: int, *, programs: int, steps: int)
     found = report.violation
     if found is None:
         return None, None
-    return Kill("ledger", found.law, report.steps, found.program), found.trace
+    return Kill("ledger", found.law, report.steps + 1, found.program), found.trace  # with the one that shows it
 
 
 def by_slices(broken: SubjectFactory, most: int | None = STATES) -> tuple[Kill | None, Failure | None]:
