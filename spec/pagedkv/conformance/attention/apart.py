@@ -18,7 +18,7 @@ from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.differential.in_time import SILENT
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.process.protocol import Json, read, write
-from pagedkv.conformance.process.remote import MOST_LIMIT_S, SLOWER, START_LIMIT_S
+from pagedkv.conformance.process.remote import SLOWER, START_LIMIT_S, checked_limit
 from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running, interpreter
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import Misuse
@@ -48,9 +48,7 @@ class Apart:
     shrink_s = SHRINK_S
 
     def __init__(self, subject: str, *, limit_s: float | None = None) -> None:
-        self.limit_s = LIMIT_S if limit_s is None else limit_s
-        if not 0 < self.limit_s <= MOST_LIMIT_S:
-            raise Misuse("limit_s", limit_s, f"a number of seconds > 0, at most {MOST_LIMIT_S:g}")
+        self.limit_s = checked_limit(LIMIT_S if limit_s is None else limit_s)
         self._made_by, self._slowest_s = subject, 0.0
         self._process: Running | None = None
         self._new = True

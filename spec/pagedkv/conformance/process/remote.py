@@ -41,6 +41,13 @@ _NAMES: Final = {"request", "parent", "child", "namespace", "step"}
 """Keys whose values are names."""
 
 
+def checked_limit(limit_s: float) -> float:
+    """A limit in seconds, as it is given. `Misuse` if it is none."""
+    if not 0 < limit_s <= MOST_LIMIT_S:
+        raise Misuse("limit_s", limit_s, f"a number of seconds > 0, at most {MOST_LIMIT_S:g}")
+    return limit_s
+
+
 class Remote:
     """A factory of subjects that a program stands for. Not for several threads at once."""
 
@@ -51,9 +58,7 @@ class Remote:
         self.command, self.environment = list(command), environment
         self.name = name or f"command:{shlex.join(command)}"
         """As in `--subject`."""
-        self.limit_s = LIMIT_S if limit_s is None else limit_s
-        if not 0 < self.limit_s <= MOST_LIMIT_S:
-            raise Misuse("limit_s", limit_s, f"a number of seconds > 0, at most {MOST_LIMIT_S:g}")
+        self.limit_s = checked_limit(LIMIT_S if limit_s is None else limit_s)
         self.known: Capabilities | None = None
         """What it last declared."""
         self.serves: object = None
