@@ -19,6 +19,7 @@ from pagedkv.conformance.laws import applicable
 from pagedkv.conformance.programs.plans import declared, probe
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.subjects import subject
+from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
 from pagedkv.spec.trace import save
 
@@ -64,12 +65,14 @@ def hold(variant: Variant, programs: int, tell: Callable[[str], None]) -> Outcom
         outcome.failed += 1
         return outcome.note(failure)
 
-    if variant.steps:
-        report = fuzz.run(factory, seed=0, programs=programs, steps=variant.steps, excuse=fuzzed)
-        outcome.programs, outcome.operations = report.programs, report.steps
-        tell(f"{variant.factory}: {report.programs} programs, {report.steps} operations, {outcome.failed} broke a law")
+    report = fuzz.run(factory, seed=0, programs=programs * variant.draws, steps=variant.steps, excuse=fuzzed)
+    outcome.programs, outcome.operations = report.programs, report.steps
+    tell(f"{variant.factory}: {report.programs} programs, {report.steps} operations, {outcome.failed} broke a law")
     for part in exhaustive.slices_for(capabilities):
-        visited = exhaustive.run(factory, part, excuse=outcome.note)
+        try:
+            visited = exhaustive.run(factory, part, excuse=outcome.note)
+        except Misuse:  # a pool that it does not take
+            continue
         outcome.slices[part.name] = [visited.states, visited.transitions, sum(visited.excused.values())]
         tell(f"{variant.factory}: {part.name}, {visited.states} states, {visited.transitions} transitions")
     outcome.failures = {law: minimise(factory, failure) for law, failure in outcome.failures.items()}
@@ -92,6 +95,8 @@ def run(campaign: Campaign, programs: int, tell: Callable[[str], None]) -> dict[
     """All variants of a campaign, as the values that are written down. Minimal traces are written by the way."""
     start = time.perf_counter()
     outcomes = {variant: hold(variant, programs, tell) for variant in campaign.variants}
+    for earlier in TRACES.glob(f"{campaign.name}-*.jsonl"):
+        earlier.unlink()
     broken = [
         {
             "law": law,

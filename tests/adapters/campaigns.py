@@ -17,7 +17,9 @@ class Variant:
 
     factory: str
     steps: int = 60
-    """Operations of each program: a few, where most longer ones would break a law that is known. 0: slices only."""
+    """Operations of each program: a few, where most longer ones would break a law that is known."""
+    draws: int = 1
+    """Pools that are drawn for each program of the budget, where the subject takes few of them."""
 
     @property
     def label(self) -> str:
@@ -51,8 +53,8 @@ class Campaign:
         return {} if found is None else dict(vars(found))
 
 
-def _variants(module: str, *names: str, steps: int = 60) -> tuple[Variant, ...]:
-    return tuple(Variant(f"{ADAPTERS}.{module}:{name}", steps) for name in names)
+def _variants(module: str, *names: str, steps: int = 60, draws: int = 1) -> tuple[Variant, ...]:
+    return tuple(Variant(f"{ADAPTERS}.{module}:{name}", steps, draws) for name in names)
 
 
 TWO_COPIES: Final = Verdict(
@@ -109,6 +111,7 @@ STALE_INVERSE: Final = Verdict(
 )
 CACHED: Final = "must <= cached <= may"
 REFUSED: Final = "refusal is forbidden when need <= available"
+REASON: Final = "the reason of a refusal"
 KEPT: Final = "tables keep their blocks, in order"
 
 CAMPAIGNS: Final = {
@@ -121,8 +124,7 @@ CAMPAIGNS: Final = {
             (
                 *_variants("vllm", "VllmSubject", "VllmHidden", steps=20),
                 *_variants("vllm", "VllmWindow"),
-                *_variants("vllm", "VllmWindowCached", steps=20),
-                *_variants("vllm", "VllmWide", steps=0),
+                *_variants("vllm", "VllmWindowCached", "VllmWindowRollback", "VllmWindowOfOne", steps=20, draws=8),
             ),
             "Hybrid models (several groups of layers), KV connectors, Mamba and cross attention; reset_prefix_cache,"
             " which answers False while a request runs where ours empties the index; rejected drafts, whose blocks"
@@ -135,12 +137,15 @@ CAMPAIGNS: Final = {
                 ("vllmhidden", CACHED): TWO_COPIES,
                 ("vllmhidden", KEPT): TWO_COPIES,
                 ("vllmhidden", REFUSED): TWO_COPIES,
-                ("vllmwindowcached", CACHED): NARROWEST,
-                ("vllmwindowcached", REFUSED): NARROWEST,
-                ("vllmwindowcached", "the reason of a refusal"): NARROWEST,
-                ("vllmwindowcached", KEPT): RETAINED,
-                ("vllmwide", CACHED): LAST_WINDOW,
-                ("vllmwide", KEPT): LAST_WINDOW,
+                ("vllmwindowcached", CACHED): LAST_WINDOW,
+                ("vllmwindowcached", REASON): LAST_WINDOW,
+                ("vllmwindowofone", CACHED): NARROWEST,
+                ("vllmwindowofone", REFUSED): NARROWEST,
+                ("vllmwindowrollback", CACHED): LAST_WINDOW,
+                ("vllmwindowrollback", REASON): LAST_WINDOW,
+                ("vllmwindowrollback", KEPT): RETAINED,
+                ("vllmwindowrollback", "only an available block is handed out"): RETAINED,
+                ("vllmwindowrollback", "refusal is required when need > available"): RETAINED,
             },
         ),
         Campaign(

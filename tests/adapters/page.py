@@ -162,8 +162,6 @@ def _variants(variants: list[dict[str, Any]]) -> Iterator[str]:
     for each in variants:
         slices = "; ".join(f"{name} {', '.join(map(str, counts))}" for name, counts in each["slices"].items())
         numbers = f"{each['programs']:,} | {each['operations']:,} | {each['failed']:,}"
-        if not each["programs"]:
-            numbers = "slices only | | "
         yield f"| `{each['factory']}` | {numbers} | {slices} |"
     yield ""
 

@@ -58,6 +58,10 @@ class Scheduled(ABC):
         self.config = config
         self.entries: dict[RequestId, Entry] = {}
 
+    def found(self, entry: Entry) -> int:
+        """How many tokens a request that has no blocks would find cached. Of use where a window does without some."""
+        return 0
+
     @abstractmethod
     def enter(self, entry: Entry, reserve: int) -> int | None:
         """Give a request that has no blocks its hits, and slots up to `reserve` positions (or its hits, if they reach
@@ -108,10 +112,9 @@ class Scheduled(ABC):
         return outcome
 
     def _enter(self, entry: Entry, reserve: int) -> Outcome:
-        places, size = self.config.max_requests, self.config.block_size
-        blocks, hits = ceil_div(entry.length, size), (entry.length - 1) // size if self.config.prefix_cache else 0
-        spared = len(dead_blocks(self.config, hits * size))  # a window does without, if there are so many hits
-        if blocks - spared > self.config.num_blocks:
+        places = self.config.max_requests
+        holes = len(dead_blocks(self.config, self.found(entry)))
+        if ceil_div(entry.length, self.config.block_size) - holes > self.config.num_blocks:
             return Refused(Reason.UNSERVABLE)
         if (
             places is not None
@@ -120,7 +123,7 @@ class Scheduled(ABC):
             return Refused(Reason.MAX_REQUESTS)
         cached = self.enter(entry, reserve)
         if cached is None:
-            return Refused(Reason.UNSERVABLE if blocks > self.config.num_blocks else Reason.CAPACITY)
+            return Refused(Reason.CAPACITY)
         entry.reserved, entry.computed, entry.resident = max(reserve, cached), cached, True
         return Ok(cached_tokens=cached)
 

@@ -80,6 +80,11 @@ class VllmSubject(Scheduled):
         for count, block_hash in enumerate(request.block_hashes, start=1):
             self.identities[block_hash] = Identity(namespace, tokens[: count * self.config.block_size])
 
+    def found(self, entry: Entry) -> int:
+        if self.config.sliding_window is None:
+            return 0
+        return int(self.manager.get_computed_blocks(self._request("found", entry.namespace, entry.tokens))[1])
+
     def enter(self, entry: Entry, reserve: int) -> int | None:
         name = str(next(self._ids)) if entry.handle is None else entry.handle.request_id
         request = self._request(name, entry.namespace, entry.tokens)
@@ -152,15 +157,38 @@ class VllmWindow(VllmSubject):
 
 
 class VllmWindowCached(VllmSubject):
-    """One group of sliding window layers, with prefix caching."""
+    """One group of sliding window layers, with prefix caching.
+
+    Of the pools with an index those whose windows have two positions or more and release at once. The others are
+    subjects of their own, for there is something else to say about them.
+    """
 
     capabilities = Capabilities(reserve=True, prefix_cache=True, preempt=True, sliding_window=True, publish="schedule")
-
-
-class VllmWide(VllmWindowCached):
-    """Windows of more than one position only: what else there is to say about those."""
+    windows = "at least 2, with max_rollback=0"
 
     def __init__(self, config: Config) -> None:
-        if config.sliding_window == 1:
-            raise Misuse("sliding_window", 1, "at least 2")
+        if config.prefix_cache and not self.takes(config.sliding_window or 0, config.max_rollback):
+            raise Misuse("sliding_window", config.sliding_window, f"{self.windows}, where there is an index")
         super().__init__(config)
+
+    def takes(self, window: int, rollback: int) -> bool:
+        """Whether pools with this window are its own; 0: none."""
+        return window > 1 and not rollback
+
+
+class VllmWindowRollback(VllmWindowCached):
+    """The same with windows that release later."""
+
+    windows = "at least 2, with max_rollback > 0"
+
+    def takes(self, window: int, rollback: int) -> bool:
+        return window > 1 and rollback > 0
+
+
+class VllmWindowOfOne(VllmWindowCached):
+    """The same with windows of one position."""
+
+    windows = "1"
+
+    def takes(self, window: int, rollback: int) -> bool:
+        return window == 1
