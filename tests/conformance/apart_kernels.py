@@ -89,6 +89,34 @@ class LosesTheDevice(Fails):
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
+class LosesTheDeviceIfLong(LosesTheDevice):
+    """Beyond 19 positions, without a window."""
+
+    capabilities = AttentionCapabilities(window=True)
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        if problem.seq_lens.max(initial=0) > 19 and problem.window is None and not self.lost:
+            self.fail()
+        return TiledAttention.attend(self, problem) if not self.lost else super().attend(problem)
+
+
+class AbortsAlone(Aborts):
+    capabilities = AttentionCapabilities(window=True)
+
+
+class RaisesThenAborts(Fails):
+    raised = False
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        if self.raised:
+            os.abort()
+        return super().attend(problem)
+
+    def fail(self) -> None:
+        self.raised = True
+        raise ValueError("once")
+
+
 class AbortsAlways(Tiled):
     def attend(self, problem: Problem) -> tuple[Any, Any]:
         os.abort()
@@ -150,13 +178,23 @@ class AnswersAhead(Fails):
     """Something that is no answer to this question, where answers go."""
 
     def fail(self) -> None:
-        for descriptor in range(3, 20):
-            with suppress(OSError):
-                if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
-                    os.write(
-                        descriptor, b'{"number":1,"checked":9,"detail":null,"error":null,"measured":[0,{},null]}\n'
-                    )
+        say(b'{"number":1,"checked":9,"detail":null,"error":null,"measured":[0,{},null]}\n')
         time.sleep(0.2)
+
+
+class SpeaksLater(Fails):
+    """In the background, where answers go."""
+
+    def fail(self) -> None:
+        threading.Timer(0.2, say, [b"hello\n"]).start()
+
+
+def say(line: bytes) -> None:
+    """To whatever is open for writing, and so to the other side, too."""
+    for descriptor in range(3, 20):
+        with suppress(OSError):
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                os.write(descriptor, line)
 
 
 class SaysNothing(Fails):

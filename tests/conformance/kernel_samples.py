@@ -71,6 +71,24 @@ class Speechless(Right):
         raise RuntimeError("no device")
 
 
+class RaisesTwice(Right):
+    """One exception where there is one head, and another one at more than 16 positions, which is told first."""
+
+    def attend(self, problem: Problem) -> tuple[Any, Any]:
+        if problem.seq_lens.max(initial=0) > 16:
+            raise IndexError("of long requests")
+        if problem.query.shape[1] == 1:
+            raise NotImplementedError("one head")
+        return super().attend(problem)
+
+
+class FitRaises(Right):
+    """No subject."""
+
+    def fit(self, case: Case) -> Any:
+        raise ValueError("needs two requests")
+
+
 class SaysAnything(Right):
     """No subject: what it fits is no case."""
 

@@ -42,8 +42,8 @@ WAYS = {
     "raises SIGSEGV": (SURVIVES, "it was ended by SIGSEGV"),
     "raises SIGABRT": (SURVIVES, "it was ended by SIGABRT"),
     "raises SIGKILL": (SURVIVES, "it was ended by SIGKILL"),
-    "exits with 0": (SURVIVES, "it exited with code 0; the last of its stderr: scripted: cannot go on"),
-    "exits with 3": (SURVIVES, "it exited with code 3; the last of its stderr: scripted: cannot go on"),
+    "exits with 0": (SURVIVES, "it exited with code 0; its stderr: scripted: cannot go on"),
+    "exits with 3": (SURVIVES, "it exited with code 3; its stderr: scripted: cannot go on"),
     "exits within a line": (SURVIVES, "it exited with code 1 within the line "),
     "hangs": (IN_TIME, "no answer in 0.3 s"),
     "hangs within a line": (IN_TIME, "no answer in 0.3 s"),
@@ -61,7 +61,7 @@ WAYS = {
     "says a key twice": (ONE_LINE, "each key once"),
     "nests deeply": (ONE_LINE, "one JSON object"),
     "says a number of 5000 digits": (ONE_LINE, "one JSON object"),
-    "floods stderr": (IN_TIME, "no answer in 0.3 s; the last of its stderr: xxx"),
+    "floods stderr": (IN_TIME, "no answer in 0.3 s; its stderr: xxx"),
     "leaves a child with its pipes": (SURVIVES, "it was ended by SIGSEGV"),
 }
 
@@ -107,7 +107,7 @@ def test_an_attempt_remembers_what_is_said_on_stderr_and_passes_nothing_on(
     with attempting(30.0):
         _, violation = run(scripted(answers, "exits with 3", 2))
     assert violation is not None
-    assert violation.detail.endswith("the last of its stderr: scripted: cannot go on")
+    assert violation.detail.endswith("its stderr: scripted: cannot go on")
     assert capsys.readouterr().err == ""
 
 

@@ -33,7 +33,7 @@ SAMPLE = str(DATA / "sample.jsonl")
         ("command:./of-nobody", "what the first line of ./of-nobody names is not there"),
         ("command:./empty", "expected a program that can be started; ./empty: Exec format error"),
         ("command:true", f"expected {PROGRAM}; it exited with code 0"),
-        ("command:sh -c 'read header; echo why >&2; exit 3'", "; it exited with code 3; the last of its stderr: why"),
+        ("command:sh -c 'read header; echo why >&2; exit 3'", "; it exited with code 3; its stderr: why"),
         (
             "command:sh -c 'read header; echo hello; cat'",
             f"expected {PROGRAM}; it answered 'hello', expected one JSON ",

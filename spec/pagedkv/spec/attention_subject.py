@@ -6,6 +6,7 @@ log-sum-exps, and states how it rounds (`RoundingModel`), from which the bound o
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from typing import Any, Final, Protocol
 
 from pagedkv.spec.misuse import Misuse
@@ -59,7 +60,8 @@ class RoundingModel:
 
     An online softmax over tiles of T tokens: `tile=T`, `num_tiles=ceil(length / T)`, for each tile rescales the sums
     before it. One that cuts a request into splits and merges them adds the splits, and one for the merge. All in one
-    go: `tile=length`, `num_tiles=1`. Raises `Misuse` for a relative error that is none.
+    go: `tile=length`, `num_tiles=1`. Raises `Misuse` for a number of tokens or tiles that is none, and for a relative
+    error that is none.
     """
 
     tile: int
@@ -75,6 +77,9 @@ class RoundingModel:
     """Partial results are merged through their log-sum-exp."""
 
     def __post_init__(self) -> None:
+        for name in ("tile", "num_tiles"):
+            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 0:
+                raise Misuse(name, getattr(self, name), "an integer >= 0")
         for name in ("u_accumulate", "u_exp", "u_weights"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise Misuse(name, getattr(self, name), "a relative error, finite and >= 0")

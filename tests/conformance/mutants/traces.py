@@ -6,6 +6,7 @@ the line of the trace, counted from its header, at which it does (`x-line`; none
 `pagedkv replay`, is printed by `python -m tests.conformance.mutants.traces family/name`.
 """
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,16 +59,17 @@ def store(family: str, traces: Mapping[str, Stored]) -> None:
     written.replace(file_of(family))
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str]) -> None:
     """Print the stored trace of one mutant."""
-    family, _, name = "".join(argv).partition("/")
-    for trace in stored(family):
-        if trace.name == name:
-            print(trace.text(), end="")
-            return 0
-    print(f"no trace is stored of {argv}; a key is family/name, as in docs/mutants.md", file=sys.stderr)
-    return 2
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance.mutants.traces", description=main.__doc__)
+    parser.add_argument("key", help="family/name, as in docs/mutants.md")
+    key: str = parser.parse_args(argv).key
+    family, _, name = key.partition("/")
+    trace = next((trace for trace in stored(family) if trace.name == name), None)
+    if trace is None:
+        parser.error(f"no trace is stored of {key}: a key is family/name, as in docs/mutants.md")
+    print(trace.text(), end="")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from pagedkv.conformance.attention.cases import Case
-from pagedkv.conformance.attention.held import Measured
+from pagedkv.conformance.attention.held import Held, Measured
 from pagedkv.conformance.attention.judging import Judged
 from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.differential.in_time import SILENT
@@ -21,7 +21,7 @@ from pagedkv.conformance.process.protocol import Json, read, write
 from pagedkv.conformance.process.remote import SLOWER, START_LIMIT_S, checked_limit
 from pagedkv.conformance.process.running import ONE_LINE, SURVIVES, Running, interpreter
 from pagedkv.spec.attention_subject import AttentionCapabilities
-from pagedkv.spec.words import Misuse
+from pagedkv.spec.misuse import Misuse, shown
 
 LIMIT_S: Final = 120.0
 """Seconds that a check may take, unless another limit is given: of its launches each may have to be compiled."""
@@ -35,12 +35,12 @@ class Raised(Exception):
     """What a subject raised somewhere else; the text is the traceback."""
 
 
-class Apart:
+class Apart(Held):
     """The subject behind `module:factory`, in a process of its own that finds the modules that this one finds.
 
     Args:
         subject: as it would be named in this process.
-        limit_s: seconds that a check may take, `LIMIT_S` if not given. To make the subject it has two minutes.
+        limit_s: seconds that a check may take, `LIMIT_S` if not given. To make the subject it has two minutes at least.
 
     Not for several threads at once. Raises `Misuse` if there is no such subject.
     """
@@ -58,11 +58,11 @@ class Apart:
         self._number = 0
         """Of the last question."""
         self._good: tuple[str, Case] | None = None
-        """A check in which nothing was raised."""
+        """A check in which something was launched, and nothing raised."""
         self._earlier, self._now = Measured(), Measured()
         """In processes that ended since the configuration began, and in the one that there is."""
         self._told: Json = {}
-        self._make()
+        self._ensure_made()
 
     @property
     def name(self) -> str:
@@ -93,9 +93,9 @@ class Apart:
 
     def judge(self, law: str, case: Case, *, fresh: bool = False) -> Judged:
         judged = self._judge(law, case, fresh)
-        if judged.error is None and not judged.ended:
+        if judged.checked and judged.error is None and not judged.ended:
             self._good = law, case
-        elif judged.error is not None and not self._launches_still():
+        elif judged.error is not None and not self._launches_still() and not self._new:
             with suppress(Violation):
                 self._ask(self.limit_s, "end")
         return judged
@@ -108,13 +108,13 @@ class Apart:
         """End its process; the next question starts one."""
         if self._process is not None:
             self._process.end()
-        self._is_new()
+        self._forget_subject()
 
     def _judge(self, law: str, case: Case, fresh: bool) -> Judged:
         limit_s = self.limit_s
         if SILENT.get():  # one attempt of many
             limit_s = min(limit_s, max(LEAST_LIMIT_S, SLOWER * self._slowest_s))
-        self._make()
+        self._ensure_made()
         if self._died:
             detail, self._died = self._died, ""
             return Judged(1, detail, ended=SURVIVES)
@@ -124,9 +124,9 @@ class Apart:
         except Violation as violation:
             return Judged(1, violation.detail, ended=violation.law)
         self._slowest_s = max(self._slowest_s, time.monotonic() - start)
-        launches, rhos, visibility = told["measured"]
+        launches, rhos, visibility = told.pop("measured")
         self._now = Measured(launches, {shape: float(rho) for shape, rho in rhos.items()}, visibility)
-        return Judged(told["checked"], told["detail"], told["error"] and Raised(told["error"]), told["malformed"])
+        return Judged(**{**told, "error": told["error"] and Raised(told["error"])})
 
     def _launches_still(self) -> bool:
         """After an exception: on a device that an illegal access was made of, nothing can be launched any more."""
@@ -139,31 +139,47 @@ class Apart:
         """What belongs to no law. If the process ends, it is asked once more, for that may come of the check before;
         that no answer comes then is `Misuse`."""
         for _ in range(2):
-            self._make()
+            self._ensure_made()
             try:
                 return self._ask(self.limit_s, ask, **what)
             except Violation as violation:
                 self._died = violation.detail
-        raise self._none(self._died)
+        raise self._unanswered(self._died)
 
-    def _make(self) -> None:
+    def _ensure_made(self) -> None:
         """Make the subject if its process is new, which is no part of a check and of its time."""
-        if not self._new and not (self._process and self._process.usable):
-            self._is_new()
-            self._died = f"it ended after its last answer{self._process.stderr.last() if self._process else ''}"
+        if not self._new and self._process and not self._process.usable:
+            self._died = f"between two checks {self._last_words(self._process)}"
+            self._forget_subject()
         while self._new:
             forked = self._process is not None and self._process.usable
             try:
                 self._told = self._ask(max(self.limit_s, START_LIMIT_S), "hello")
             except Violation as violation:
                 if self._process is None or not forked:
-                    raise self._none(violation.detail) from violation
+                    raise self._unanswered(violation.detail) from violation
                 self._process.end(gently=False)  # it may have answered what the child before it had not read
 
-    def _none(self, why: str) -> Misuse:
+    def _last_words(self, process: Running) -> str:
+        """What made a process unusable that was asked nothing. The parent of one that has died says so, and forks."""
+        try:
+            said = process.unasked()
+        except Violation as violation:
+            return violation.detail
+        with suppress(Misuse):
+            told = read(said)
+            if told.get("outcome") == "violation":
+                return f"{told['detail']}{process.stderr.last()}"
+        why = f"it said {shown(said.decode(errors='backslashreplace'))} without being asked{process.stderr.last()}"
+        process.end(gently=False)
+        return why
+
+    def _unanswered(self, why: str) -> Misuse:
+        """There is nothing to be held to a law, which is told once: no later check is to blame."""
+        self._died = ""
         return Misuse("subject", f"process:{self._made_by}", f"one that answers; {why}")
 
-    def _is_new(self) -> None:
+    def _forget_subject(self) -> None:
         self._earlier, self._now, self._new = self.measured, Measured(), True
 
     def _ask(self, limit_s: float, ask: str, **what: object) -> Json:
@@ -173,8 +189,11 @@ class Apart:
         if process is None or not process.usable:
             if process is not None:
                 process.end(gently=False)
-            process = self._process = Running(*interpreter("pagedkv.conformance.attention.serve", self._made_by))
-            process.restarts = True
+            try:
+                process = Running(*interpreter("pagedkv.conformance.attention.serve", self._made_by))
+            except (OSError, ValueError) as error:
+                raise self._unanswered(f"it cannot be started: {error}") from error
+            self._process, process.restarts = process, True
         process.stderr.forget()  # what it said to another question
         self._number += 1
         try:
@@ -185,12 +204,13 @@ class Apart:
                 process.end(gently=False)
                 raise Violation(ONE_LINE, "it answered what it was not asked")
         except Violation:
-            self._is_new()
+            self._forget_subject()
             raise
         self._new = False
         if "misuse" in answer:
             argument, value, allowed = answer["misuse"]
             raise Misuse(argument, f"process:{value}" if argument == "subject" else value, allowed)
         if "raised" in answer:
-            raise self._none(f"it raised {answer['raised']}")
+            raise self._unanswered(f"it raised {answer['raised']}")
+        del answer["number"]
         return answer

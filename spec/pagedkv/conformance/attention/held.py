@@ -1,18 +1,18 @@
 """A subject as it is held to laws: in this process or in one of its own, and the smallest case that breaks a law."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple
 
 from pagedkv.conformance.attention.bench import Bench
 from pagedkv.conformance.attention.cases import Case, contents
-from pagedkv.conformance.attention.judging import Judged, fit, judge
+from pagedkv.conformance.attention.judging import Judged, fit, judge, rounding
 from pagedkv.conformance.attention.placement import place
 from pagedkv.conformance.differential.in_time import attempting
-from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject, RoundingModel
-from pagedkv.spec.words import Misuse
+from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
 
 MAX_SHRINKS: Final = 80
 """Cases tried to make a failure smaller."""
@@ -35,48 +35,53 @@ class Measured(NamedTuple):
         return Measured(self.launches + more.launches, rhos, min(seen, default=None))
 
 
-@runtime_checkable
-class Held(Protocol):
+class Held(ABC):
     """A subject: `Here`, or `apart.Apart`."""
 
-    @property
-    def shrink_s(self) -> float:
-        """Seconds after which no further case is tried to make a failure smaller."""
+    shrink_s = inf
+    """Seconds after which no further case is tried to make a failure smaller."""
 
     @property
+    @abstractmethod
     def name(self) -> str: ...
 
     @property
+    @abstractmethod
     def capabilities(self) -> AttentionCapabilities: ...
 
     @property
+    @abstractmethod
     def shapes(self) -> Sequence[Mapping[str, int]]:
         """Those that it is made for, if it says so; else nothing is fixed."""
 
+    @abstractmethod
     def fit(self, case: Case) -> Case | None:
         """The part of the case that it is made for. `Misuse` as of `judging.fit`."""
 
+    @abstractmethod
     def tile(self, case: Case) -> int:
         """Of its rounding, in tokens. `Misuse` if it has no rounding model."""
 
+    @abstractmethod
     def begin(self) -> None:
         """A configuration begins: nothing is remembered or measured yet."""
 
+    @abstractmethod
     def judge(self, law: str, case: Case, *, fresh: bool = False) -> Judged:
         """One law on one case; `fresh`: with nothing remembered from other checks, and nothing measured."""
 
     @property
+    @abstractmethod
     def measured(self) -> Measured:
         """Since the configuration began."""
 
+    @abstractmethod
     def end(self) -> None:
         """It is not needed now."""
 
 
-class Here:
+class Here(Held):
     """A subject in this process."""
-
-    shrink_s = inf
 
     def __init__(self, subject: AttentionSubject) -> None:
         self.subject = subject
@@ -99,10 +104,7 @@ class Here:
         return fit(self.subject, case)
 
     def tile(self, case: Case) -> int:
-        model = self.subject.rounding(place(case, contents(case)))
-        if not isinstance(model, RoundingModel):
-            raise Misuse("rounding", model, "a RoundingModel")
-        return model.tile
+        return int(rounding(self.subject, place(case, contents(case))).tile)
 
     def begin(self) -> None:
         self._bench = Bench(self.subject)
@@ -138,7 +140,7 @@ def smallest(
     """A smaller case that breaks the law, too, and how, as a bounded greedy search finds it.
 
     Fields that are `fixed` keep their values. What computed something wrong does so again: that it raises on a smaller
-    case is another fault.
+    case, or something else there, is another fault.
     """
     subject, first = held(subject), (case, found)
     smaller, until = case.smaller(), time.monotonic() + subject.shrink_s

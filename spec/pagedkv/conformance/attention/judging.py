@@ -1,13 +1,14 @@
 """Judging: one law on one case of one subject, and what is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Malformed, answered
 from pagedkv.conformance.attention.cases import Case
 from pagedkv.conformance.attention.plan import LAWS
 from pagedkv.conformance.differential.violation import message_of, raised_at
-from pagedkv.spec.attention_subject import AttentionSubject
+from pagedkv.spec.attention_subject import AttentionSubject, Problem, RoundingModel
 from pagedkv.spec.words import Misuse
 
 ANSWER: Final = "answer"
@@ -31,15 +32,17 @@ class Judged(NamedTuple):
     """What is wrong; None: nothing."""
     error: BaseException | None = None
     """What the subject raised."""
+    exception: str = ""
+    """The name of its type."""
     malformed: bool = False
     """Whether an answer had not the stated form, which is no matter of this law."""
     ended: str = ""
     """What it did to its process (`apart`): the law that this breaks."""
 
     @property
-    def how(self) -> tuple[bool, str]:
-        """What tells faults apart: something wrong was computed, something was raised, it crashed, or hung."""
-        return self.error is not None, self.ended
+    def how(self) -> tuple[str, bool, str]:
+        """What tells faults apart: a wrong number, an answer in another form, what was raised, a crash, a hang."""
+        return self.exception, self.malformed, self.ended
 
 
 def judge(bench: Bench, law: str, case: Case) -> Judged:
@@ -60,17 +63,42 @@ def judge(bench: Bench, law: str, case: Case) -> Judged:
     except BaseException as error:  # also what an event loop or a generator raises to end something
         if isinstance(error, KeyboardInterrupt):
             raise
-        return Judged(1, f"{RAISED}{type(error).__name__}: {message_of(error)}{raised_at(error)}{hint}", error)
+        name = type(error).__name__
+        return Judged(1, f"{RAISED}{name}: {message_of(error)}{raised_at(error)}{hint}", error, name)
 
 
 def fit(subject: AttentionSubject, case: Case) -> Case | None:
     """The part of a case that a subject is made for, if it has a `fit` that tells; else the case. None: no part.
 
     Raises:
-        Misuse: `fit` gave something else.
+        Misuse: `fit` gave something else, or raised.
     """
     part: Callable[[Case], Case | None] | None = getattr(subject, "fit", None)
-    fitted = case if part is None else part(case)
+    asked, wanted = f"fit({case.describe()})", "a Case, or None"
+    with no_exception(asked, wanted):
+        fitted = case if part is None else part(case)
     if fitted is not None and not isinstance(fitted, Case):
-        raise Misuse(f"fit({case.describe()})", fitted, "a Case, or None")
+        raise Misuse(asked, fitted, wanted)
     return fitted
+
+
+def rounding(subject: AttentionSubject, problem: Problem) -> RoundingModel:
+    """How a subject rounds in a launch.
+
+    Raises:
+        Misuse: `rounding` gave something else, or raised.
+    """
+    with no_exception("rounding", "a RoundingModel"):
+        model = subject.rounding(problem)
+    if not isinstance(model, RoundingModel):
+        raise Misuse("rounding", model, "a RoundingModel")
+    return model
+
+
+@contextmanager
+def no_exception(asked: str, wanted: str) -> Iterator[None]:
+    """What a subject raises beside a launch breaks no law: it is `Misuse` that names what was asked, and where."""
+    try:
+        yield
+    except Exception as error:
+        raise Misuse(asked, error, f"{wanted}, and no exception{raised_at(error)}") from error

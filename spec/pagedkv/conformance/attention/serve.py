@@ -10,16 +10,16 @@ import has loaded the driver of a GPU, it is held in the interpreter itself.
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import fields
-from functools import cached_property, partial
+from functools import cached_property
 
 from pagedkv.conformance.attention.held import Here
 from pagedkv.conformance.attention.subjects import case_of, factory_of, made_by
 from pagedkv.conformance.differential.violation import raised
 from pagedkv.conformance.process.protocol import Json, read, write
-from pagedkv.conformance.process.serve import Answering, main
+from pagedkv.conformance.process.serve import Answering, run
+from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.misuse import Misuse, shown
 
 
@@ -42,6 +42,7 @@ class Server:
         number = question.pop("number")
         try:
             told: Json = getattr(self, f"answer_{question.pop('ask')}")(**question)
+            return write({**told, "number": number})
         except Misuse as misuse:
             value = misuse.value if isinstance(misuse.value, str | int | None) else shown(misuse.value)
             told = {"misuse": [misuse.argument, value, misuse.allowed]}
@@ -52,7 +53,7 @@ class Server:
     def answer_hello(self) -> Json:
         """What it is."""
         declared = self.held.capabilities
-        capabilities = {each.name: getattr(declared, each.name) for each in fields(declared)}
+        capabilities = {each.name: getattr(declared, each.name) for each in fields(AttentionCapabilities)}
         shapes = [dict(shape) for shape in self.held.shapes]
         fits = hasattr(self.held.subject, "fit")
         return {"name": self.held.name, "capabilities": capabilities, "shapes": shapes, "fits": fits}
@@ -93,14 +94,5 @@ def load(name: str) -> Callable[[], Answering]:
     return lambda: Server(name, factory).answer
 
 
-def run(arguments: Sequence[str]) -> None:
-    """The command."""
-    *how, name = arguments or ["--help"]
-    if how not in ([], ["--no-fork"]) or name.startswith("-"):
-        sys.exit("usage: python -m pagedkv.conformance.attention.serve [--no-fork] MODULE:FACTORY")
-    with suppress(BrokenPipeError):
-        main(partial(load, name), fork=not how)
-
-
 if __name__ == "__main__":
-    run(sys.argv[1:])
+    run(load, "pagedkv.conformance.attention.serve [--no-fork] MODULE:FACTORY", sys.argv[1:])

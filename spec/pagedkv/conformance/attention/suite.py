@@ -19,7 +19,6 @@ from pagedkv.conformance.attention.report import Failure, configuration_name, to
 from pagedkv.conformance.attention.runner import declared, planned_checks, relied_on, undeclared
 from pagedkv.conformance.attention.runner import run as hold
 from pagedkv.conformance.attention.subjects import made
-from pagedkv.conformance.differential.violation import raised, raised_at
 from pagedkv.conformance.failures.entries import entry_of
 from pagedkv.conformance.suite import Broken, Check, Measures, NotApplicable
 from pagedkv.spec import Misuse
@@ -76,17 +75,11 @@ def checks(run: KernelRun) -> list[Check]:
 
 
 def _of_a_subject(check: Callable[[], Measures]) -> Measures:
-    """What the check has done. What a `fit` or a `rounding` raises is told in a line."""
+    """What the check has done. That a `fit` or a `rounding` is none is told in a line."""
     try:
         return check()
     except Misuse as misuse:
         raise Broken(f"no subject: {misuse}") from misuse
-    except (Broken, NotApplicable):
-        raise
-    except Exception as error:
-        if not raised_at(error):  # no frame of the subject's: an error of the kit
-            raise
-        raise Broken(f"no subject: beside a launch it raised {raised(error)}") from error
 
 
 def _known(run: KernelRun, pin: Pin) -> Measures:
@@ -100,7 +93,7 @@ def _configuration(run: KernelRun, configuration: Configuration) -> Measures:
     report = hold(run.subject, seed=run.seed, size=run.size, only=[configuration], known=run.known)
     (done,) = report.configurations
     if report.failures:
-        raise Broken(_broken_text(run, done.name, report.failures))
+        raise Broken(_broken_text(run, done.name, report.failures, to_no_law=not report.laws))
     if not report.launches and not report.excused:
         raise NotApplicable("the subject's `fit` leaves nothing of any case")
     compared = done.relations.checked + done.probes.checked + done.bounds.checked
@@ -131,13 +124,13 @@ def _exercised(run: KernelRun) -> Measures:
     return {}
 
 
-def _broken_text(run: KernelRun, where: str, failures: Iterable[Failure]) -> str:
+def _broken_text(run: KernelRun, where: str, failures: Iterable[Failure], *, to_no_law: bool) -> str:
     """The laws and how they are broken, each with its smallest case and the command that repeats it, and the entries
     that would pin them."""
     lines = []
     for told, laws in together(failures).items():
         lines += [f"BROKEN: {', '.join(law for law, _ in laws)}", f"  {told.detail}", f"in {where}, by {told.case}"]
-        if told.law == ANSWER:
+        if told.law == ANSWER and to_no_law:
             lines.append("so it is held to no law in this configuration")
         lines += ["", f"  repeat it:  {_command(run, told)}", ""]
     lines.append("  pin it:     in the file of --pagedkv-known-failures, an entry for each law:")

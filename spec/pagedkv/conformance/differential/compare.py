@@ -104,7 +104,8 @@ def beside(found: Difference, seen: Snapshot, before: State, after: State) -> st
     if found.law.startswith("refusal"):
         told = f"; available before: {available(before)} of {counted(before.config.num_blocks, 'blocks')}"
         shared = [f"{block} ({owners} owners)" for block, owners in before.references.items() if owners > 1]
-        return told + (f"; shared before: {', '.join(shared[:MOST_SHARED])}" if shared else "")
+        more = f" and {len(shared) - MOST_SHARED} more" if len(shared) > MOST_SHARED else ""
+        return told + (f"; shared before: {', '.join(shared[:MOST_SHARED])}{more}" if shared else "")
     known = {request: table for request, table in seen.tables.items() if request in after.requests}
     wrong = _tables(replace(seen, tables=known), after)
     return f"; {wrong.detail}" if wrong else ""

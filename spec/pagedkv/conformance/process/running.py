@@ -96,6 +96,15 @@ class Running:
                 self.end(gently=False)
             raise
 
+    def unasked(self) -> bytes:
+        """The line that makes it unusable, for it said that without being asked. Raises `Violation` if it has ended."""
+        if self._unasked():
+            self._hear()
+        if not self._said:
+            self._end_with(SURVIVES, self._how_it_ended())
+        line, _, self._said = self._said.partition(b"\n")
+        return bytes(line)
+
     def end(self, *, gently: bool = True) -> None:
         """End the program, if it has not been ended."""
         if not gently and self._ended.alive:

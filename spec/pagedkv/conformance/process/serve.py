@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -249,9 +249,14 @@ def _factory(name: str) -> SubjectFactory:
     return none
 
 
-if __name__ == "__main__":
-    *how, name = sys.argv[1:] or ["--help"]
+def run(load: Callable[[str], Callable[[], Answering]], usage: str, arguments: Sequence[str]) -> None:
+    """The command of a module that serves what `load` finds under a name."""
+    *how, name = arguments or ["--help"]
     if how not in ([], ["--no-fork"]) or name.startswith("-"):
-        sys.exit("usage: python -m pagedkv.conformance.process.serve [--no-fork] NAME, as pagedkv --subject has it")
+        sys.exit(f"usage: python -m {usage}")
     with suppress(BrokenPipeError):
-        main(partial(_manager, name), fork=not how)
+        main(partial(load, name), fork=not how)
+
+
+if __name__ == "__main__":
+    run(_manager, "pagedkv.conformance.process.serve [--no-fork] NAME, as pagedkv --subject has it", sys.argv[1:])

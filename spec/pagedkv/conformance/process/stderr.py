@@ -65,7 +65,7 @@ class Stderr:
         text, first = _one_line(self._told), _one_line(self._first)
         if len(text) >= SHOWN:
             text = f"{first[: SHOWN // 2]} … {text[-SHOWN // 2 :]}" if self._count > SHOWN else f"…{text[-SHOWN:]}"
-        return f"; the last of its stderr: {text}" if text else ""
+        return f"; its stderr: {text}" if text else ""
 
 
 def _one_line(told: bytearray) -> str:

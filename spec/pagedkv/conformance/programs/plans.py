@@ -1,7 +1,7 @@
 """What random programs consist of: a pool, and the operations that a subject has, each tried so and so often.
 
 A pool that never runs out tests no refusal, so each program draws its own, small enough to run out. All kinds of
-operations are in every program: docs/fuzzing_evidence.md says what came of programs about a few of them.
+operations that it allows are in the program: docs/fuzzing_evidence.md says what came of programs about a few of them.
 """
 
 from collections.abc import Mapping
