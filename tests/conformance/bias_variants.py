@@ -73,16 +73,35 @@ _NEAR_ENDS: Final = (
         "max(1, near(programmer.chooser, bs, r.length + 1, r.length + 2 * bs + 1) - r.length)",
     ),
     ("programmer.chooser.integer(0, len(", "near(programmer.chooser, state.config.block_size, 0, len("),
-    ("programmer.chooser.integer(1, length)", "near(programmer.chooser, state.config.block_size, 1, length)"),
+    (
+        "programmer.chooser.integer(1, state.requests[request].length)",
+        "near(programmer.chooser, state.config.block_size, 1, state.requests[request].length)",
+    ),
 )
 _PARTIAL: Final = "[name for name in ready if state.requests[name].length % state.config.block_size] or ready"
 _BLIND: Final = "if chance(self.chooser, 1, 16):\n                operation"
 _TWICE: Final = 'if rows and kind != "free" and chance(self.chooser, 1, 4):'
 _MADE: Final = "operation = MAKE[self.kinds[weighted(self.chooser, self.weights)]](self, state)"
+_AVAILABLE: Final = ("Truncate, Unpin,", "Truncate, Unpin, available,")
 _ROOM: Final = """exhausted = available(state) == 0 and chance(self.chooser, 1, 3)
                 releasing = [kind for kind in ("free", "preempt", "truncate") if kind in self.kinds]
                 drawn = self.kinds[weighted(self.chooser, self.weights)]
                 operation = MAKE[pick(self.chooser, releasing) if exhausted else drawn](self, state)"""
+_AMONG: Final = "if rows and chance(self.chooser, 1, 2) else operation"
+_CHUNKED: Final = "if programmer.capabilities.reserve and chance(programmer.chooser, 1, 4):"
+_PART: Final = "programmer.chooser.integer(r.computed, last) if chance(programmer.chooser, 1, 4) else last"
+_SHORT: Final = """    if chance(programmer.chooser, 1, 2):
+        length = state.requests[request].length
+        return Truncate(request, max(1, length - programmer.chooser.integer(0, 3)))
+"""
+_TRUNCATE: Final = "    return Truncate(request, programmer"
+_AGAIN: Final = """    if state.pins and chance(programmer.chooser, 1, 3):
+        again = pick(programmer.chooser, list(state.pins))
+        return Pin(again.tokens, again.namespace)
+"""
+_PIN: Final = "    namespace, tokens = programmer.known_text(state)\n"
+_CHILDLESS: Final = "if child is None:\n        return None\n    return F"
+_SPARED: Final = _CHILDLESS.replace("None:", "None or (available(state) == 0 and chance(programmer.chooser, 1, 2)):")
 _WHOLE: Final = "bs * blocks + 1 if chance(self.chooser, 1, 16) else "
 _WEIGHTS: Final = "        self.kinds, self.weights = [*weights], [*weights.values()]\n"
 _SWARM: Final = """        for kind in [*weights]:
@@ -127,12 +146,25 @@ VARIANTS: Final = (
     _without("undirected operations", "programs.generator", (_BLIND, "if False:\n                operation")),
     _without("two rows for one request", "programs.generator", (_TWICE, "if False:")),
     _without("prompts of the whole pool", "programs.generator", (_WHOLE, "")),
+    _without("misuse among rows that are right", "programs.generator", (_AMONG, "if False else operation")),
+    _without("prompts in chunks", "programs.generator", (_CHUNKED, "if False:")),
+    _without("commits of a part", "programs.generator", (_PART, "last")),
+    _without(
+        "weights: every kind as often", "programs.generator",
+        (_WEIGHTS, f"        weights = dict.fromkeys(weights, 1)\n{_WEIGHTS}"),
+    ),
+    _with("truncations by a few tokens preferred", "programs.generator", (_TRUNCATE, _SHORT + _TRUNCATE)),
+    _with("pins of what is pinned preferred", "programs.generator", (_PIN, _AGAIN + _PIN)),
+    _with(
+        "every other fork left out in an exhausted pool", "programs.generator",
+        (_CHILDLESS, _SPARED), _AVAILABLE,
+    ),
     _with("every other program frees nothing", "programs.generator", (_WEIGHTS, _KEEPING + _WEIGHTS)),
     _with("swarm: kinds switched off and doubled at random", "programs.generator", (_WEIGHTS, _SWARM + _WEIGHTS)),
     _with("programs about preemption", "programs.generator", (_WEIGHTS, _about(_SUBSETS[1:2], 1) + _WEIGHTS)),
     _with("programs about five subsets", "programs.generator", (_WEIGHTS, _about(_SUBSETS, 3) + _WEIGHTS)),
     _with("swarm and five subsets", "programs.generator", (_WEIGHTS, _SWARM + _about(_SUBSETS, 3) + _WEIGHTS)),
-    _with("room made in an exhausted pool", "programs.generator", (_MADE, _ROOM)),
+    _with("room made in an exhausted pool", "programs.generator", (_MADE, _ROOM), _AVAILABLE),
     _with("lengths near the ends of blocks", "programs.generator", *_NEAR_ENDS),
     _with("growth that fits preferred", "programs.generator", (_ANY, _FITTING + _ANY)),
     _with("writers of shared blocks preferred", "programs.generator", (_ANY, _SHARED + _ANY)),

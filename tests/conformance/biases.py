@@ -4,8 +4,9 @@
 bugs of other projects) with the generator as it is and with each variant, and prints the table of
 docs/fuzzing_evidence.md: how many were not found within the budget, and how many times the operations it took, as a
 geometric mean over managers and seeds. `… minimal` makes every failing program minimal, and prints how many operations
-are left, and in what time. What was measured is kept in `--results`, and not measured again: stop it and go on when
-you like.
+are left, and in what time. `… enough` counts the programs that a subject that has everything needs until all that it
+declares is exercised, from which `fuzz.ENOUGH` is. What was measured is kept in `--results`, and not measured again:
+stop it and go on when you like.
 """
 
 import argparse
@@ -22,8 +23,12 @@ from typing import Any, Final
 from zlib import crc32
 
 from pagedkv.conformance.differential import in_time
+from pagedkv.conformance.programs.choosing import Dice
+from pagedkv.conformance.programs.counting import Counts, exercised
+from pagedkv.conformance.programs.plans import declared, draw_plan
 from pagedkv.conformance.search import fuzz
 from pagedkv.conformance.failures.shrinking import ATTEMPTS, BUDGET_S, Failure, Shrinker
+from pagedkv.reference import BlockManager
 from pagedkv.spec import Config
 from pagedkv.spec.subject import BlockManagerSubject, SubjectFactory
 
@@ -173,10 +178,30 @@ def table_of_minimal(results: Results) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def measure_enough(results: Results, runs: int = 500) -> None:
+    """Run programs until everything is exercised, each run with a seed of its own."""
+    everything = declared(BlockManager)
+    for seed in range(runs):
+        if ("enough", "reference", seed) in results.rows:
+            continue
+        counts, programs = Counts(), 0
+        while not programs or exercised(everything, counts.events)[0]:
+            dice = Dice(f"{seed}/{programs}")
+            fuzz._program(BlockManager, dice, draw_plan(dice, everything), STEPS, counts)
+            programs += 1
+        results.add("enough", "reference", seed, programs=programs)
+
+
+def table_of_enough(results: Results) -> Iterator[str]:
+    """In a line: the median, and the most."""
+    programs = [row["programs"] for (variant, _, _), row in results.rows.items() if variant == "enough"]
+    yield f"{len(programs)} runs: median {statistics.median(programs):.0f} programs, most {max(programs)}"
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("biases", "minimal"))
+    parser.add_argument("what", choices=("biases", "minimal", "enough"))
     parser.add_argument("--results", type=Path, default=Path("biases.jsonl"), help="kept between runs")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="of biases")
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES, help="of broken managers")
@@ -184,11 +209,16 @@ def main() -> None:
     arguments = parser.parse_args()
     results = Results(arguments.results)
     in_time.LIMIT_S = 3.0  # nothing is compiled, and some of what is broken never answers
+    table = table_of_biases
     if arguments.what == "biases":
         measure_biases(results, arguments.seeds, arguments.only, arguments.families)
-    else:
+    elif arguments.what == "minimal":
         measure_minimal(results, arguments.families)
-    print("\n".join((table_of_biases if arguments.what == "biases" else table_of_minimal)(results)))
+        table = table_of_minimal
+    else:
+        measure_enough(results)
+        table = table_of_enough
+    print("\n".join(table(results)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pagedkv.conformance.programs.plans import Plan, weights_of
 from pagedkv.conformance.programs.undirected import undirected
 from pagedkv.spec import (
     Admit, Append, Batch, BeginStep, Commit, EndStep, Evict, Fork, Free, Identity, Lookup, Operation, Permute, Pin,
-    Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin, available,
+    Preempt, Reserve, ResetPrefixIndex, Resume, Row, State, Token, Truncate, Unpin,
 )  # fmt: skip
 from pagedkv.spec.operations import rows_of
 from pagedkv.spec.subject import Capabilities
@@ -178,7 +178,7 @@ def _fork(programmer: Programmer, state: State) -> Operation | None:
         name for name in programmer.resident(state) if state.requests[name].computed == state.requests[name].length
     ]
     child = programmer.unused(state)
-    if child is None or (available(state) == 0 and chance(programmer.chooser, 1, 2)):
+    if child is None:
         return None
     return Fork(pick(programmer.chooser, ready), child) if ready else _commit(programmer, state)
 
@@ -188,10 +188,7 @@ def _truncate(programmer: Programmer, state: State) -> Operation | None:
     if not names:
         return None
     request = pick(programmer.chooser, names)
-    length = state.requests[request].length
-    if chance(programmer.chooser, 1, 2):
-        return Truncate(request, programmer.chooser.integer(1, length))
-    return Truncate(request, max(1, length - programmer.chooser.integer(0, 3)))
+    return Truncate(request, programmer.chooser.integer(1, state.requests[request].length))
 
 
 def _preempt(programmer: Programmer, state: State) -> Operation | None:
@@ -214,9 +211,6 @@ def _lookup(programmer: Programmer, state: State) -> Operation | None:
 def _pin(programmer: Programmer, state: State) -> Operation | None:
     if sum(map(len, state.pins.values())) >= MOST_PINS:
         return None
-    if state.pins and chance(programmer.chooser, 1, 3):
-        again = pick(programmer.chooser, list(state.pins))
-        return Pin(again.tokens, again.namespace)
     namespace, tokens = programmer.known_text(state)
     return Pin(tokens, namespace)
 
