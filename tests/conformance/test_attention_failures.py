@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from pagedkv.conformance.attention import Case, Configuration, Failure, planned_checks, run
-from pagedkv.spec.attention_subject import AttentionCapabilities, Problem
+from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import Misuse
 from tests.conformance.attention_mutants import MUTANTS
 from tests.conformance.attention_tiled import TiledAttention
@@ -86,6 +86,11 @@ def test_laws_that_say_the_same_are_told_together_and_what_was_never_tried_one_b
         (lambda: run(TiledAttention(), only=PLAIN, shape={"head_dim": 0}), "head_dim=0"),
         (lambda: run(Fits(), only=PLAIN), r"fit\(Case\(lengths=.* is not allowed: expected a Case, or None"),
         (lambda: run(Rounds(), only=PLAIN), "rounding=None is not allowed: expected a RoundingModel"),
+        (lambda: run(RoundsLater(), only=PLAIN), "rounding=None is not allowed: expected a RoundingModel"),
+        (lambda: run(RoundsNothing(), only=PLAIN), "tile and num_tiles of 1 or more where there are positions"),
+        (lambda: RoundingModel(tile=10**30, num_tiles=1), r"tile=10+ is not allowed: expected an integer from 0 to 2"),
+        (lambda: run(Shapes(), only=PLAIN), "shapes=5 is not allowed: expected a sequence of mappings"),
+        (lambda: run(Exits(), only=PLAIN), r"=SystemExit\(1\) is not allowed: expected a Case, or None, and no"),
     ],
 )
 def test_what_no_law_is_for_is_misuse_and_not_a_violation(make: Callable[[], Any], text: str) -> None:
@@ -101,3 +106,24 @@ class Fits(TiledAttention):
 class Rounds(TiledAttention):
     def rounding(self, problem: Problem) -> Any:
         return None
+
+
+class RoundsLater(TiledAttention):
+    """Does not say how it rounds where a request is long, which is seen in the middle of a law."""
+
+    def rounding(self, problem: Problem) -> Any:
+        return None if max(problem.seq_lens) > 20 else super().rounding(problem)
+
+
+class RoundsNothing(TiledAttention):
+    def rounding(self, problem: Problem) -> Any:
+        return RoundingModel(tile=0, num_tiles=0)
+
+
+class Shapes(TiledAttention):
+    shapes = 5
+
+
+class Exits(TiledAttention):
+    def fit(self, case: Case) -> Any:
+        raise SystemExit(1)

@@ -101,6 +101,46 @@ def test_what_cannot_be_copied_is_a_violation_of_the_state_that_it_is_in() -> No
     assert (report.states, report.failure.program) == (1, ())
 
 
+class Collection(ModelSubject, dict[Any, Any]):
+    """Has the `copy` of `dict`."""
+
+
+class Without(ModelSubject):
+    copy = None
+
+
+@pytest.mark.parametrize("subject", [Collection, Without])
+def test_a_copy_that_is_not_of_the_subject_is_none(subject: type[ModelSubject]) -> None:
+    assert exhaustive.run(subject, SLICES["rewind"]).failure is None
+
+
+def test_an_exception_without_a_module_breaks_the_law_like_any_other() -> None:
+    class Homeless(Exception):
+        __module__ = None  # type: ignore[assignment]  # that is what is odd
+
+    class Crashing(ModelSubject):
+        def append(self, request: RequestId, tokens: Sequence[int]) -> Outcome:
+            raise Homeless
+
+    assert violated(Crashing).law == "misuse raises Misuse, and nothing else is raised"
+
+
+def test_the_name_of_a_law_is_a_line_though_it_be_a_stranger_s() -> None:
+    assert len(Violation("a\nlaw", "broken").law.splitlines()) == 1
+    assert len(Violation("law " * 10_000, "broken").law) < 3_000
+
+
+@pytest.mark.parametrize(("blocks", "computed"), [(256, 256), (2_000, 256)])
+def test_the_end_of_a_program_grows_with_the_pool_and_not_with_its_square(blocks: int, computed: int) -> None:
+    """The index has whole texts: of all that a large pool holds they would fill the memory."""
+    differential = Differential(ModelSubject, Config(blocks, 4))
+    differential.finish()
+    admitted, committed, _ = differential.log
+    assert isinstance(admitted, Admit)
+    assert isinstance(committed, Commit)
+    assert (len(admitted.tokens), committed.computed) == (4 * blocks, 4 * computed)
+
+
 class Failing(ModelSubject):
     """Names the law itself, as a subject in a process does that has ended."""
 
@@ -117,6 +157,18 @@ def test_what_a_subject_says_of_its_own_end_gets_the_operation() -> None:
     for operation in (Free("nobody"), Admit("a", (1,))):
         failure = violated(Failing, [operation])
         assert (failure.law, failure.detail, failure.operation) == ("a law", "broken", operation)
+
+
+class Raising(dict[Any, Any]):
+    """Cannot be read."""
+
+    def values(self) -> Any:
+        raise RuntimeError
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise RuntimeError
 
 
 class Showing(ModelSubject):
@@ -137,6 +189,9 @@ MIRRORS = {
     "tables of the unknown": lambda seen: replace(seen, tables={**seen.tables, "nobody": (0,)}),
     "fractions of blocks": lambda seen: replace(seen, available_blocks=float(seen.available_blocks)),
     "no index, though declared": lambda seen: replace(seen, index=None),
+    "lengths that raise": lambda seen: replace(seen, lengths=Raising(seen.lengths)),
+    "references that cannot be shown": lambda seen: replace(seen, references={Unshown(): 1}),
+    "an index that cannot be shown": lambda seen: replace(seen, index={0: Unshown()}),
 }
 
 

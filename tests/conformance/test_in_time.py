@@ -105,7 +105,7 @@ def test_a_signal_before_the_first_line_of_the_end_interrupts_nothing(monkeypatc
 
 def test_whoever_waits_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with in_time(Append("a", (1,))) as watch:
-        for spent_s in (9.0, 10.0, 11.0):
+        for spent_s in (9.0, 10.25, 11.0):
             monkeypatch.setattr(time, "thread_time", lambda spent_s=spent_s: watch.start + spent_s)
             watch._tick(signal.SIGVTALRM, None)
     printed = capsys.readouterr()

@@ -132,6 +132,8 @@ def test_what_may_be_left_out_and_ignored() -> None:
         '{"outcome":"ok","available_blocks":1,"requests":{"a":[1,1,0]}}',
         '{"outcome":"ok","available_blocks":1,"requests":{},"index":[[0,"",1]]}',
         '{"outcome":"ok","available_blocks":1,"requests":{},"references":{"0":1}}',
+        '{"outcome":"ok","available_blocks":1,"requests":{},"references":[[0,2],[0,1]]}',
+        '{"outcome":"ok","available_blocks":1,"requests":{},"index":[[0,"",[1]],[0,"a",[1]]]}',
         '{"rows":[{"outcome":"ok"}]}', '{"outcome":"ok","evicted":NaN}', '{"outcome":"ok","outcome":"ok"}',
         '{"outcome":"ok","evicted":1e400}', "[" * 100_000, '{"x-a":' * 100_000,
         '{"outcome":"ok","evicted":' + "1" * 5_000,

@@ -1,5 +1,8 @@
 """Subjects that `pagedkv` must survive: they raise, exit or print where they should not."""
 
+import atexit
+import os
+import subprocess
 import sys
 from typing import Any, NoReturn
 
@@ -72,6 +75,17 @@ class Talking(BlockManager):
     def free(self, request: RequestId) -> Outcome:
         print("freed")
         return super().free(request)
+
+
+class Writing(BlockManager):
+    """Writes past `sys.stdout`."""
+
+    def __init__(self, config: Config) -> None:
+        os.write(1, b"native\n")
+        print("interpreter", file=sys.__stdout__)
+        subprocess.run([sys.executable, "-c", "print('child')"], check=True)
+        atexit.register(print, "at the end")
+        super().__init__(config)
 
 
 class BrokenAndTalking(Talking):

@@ -93,6 +93,8 @@ def test_a_trace_of_extremes_is_a_bad_line(tmp_path: Path, line: str, capsys: py
         ("import sys; sys.exit(0)", "SystemExit"),
         ("def", "SyntaxError"),
         ("import no_such_package", "no_such_package"),
+        ("class E(BaseException):\n    pass\nraise E('why')", "E: why"),
+        ("class E(Exception):\n    __str__ = None\nraise E()", "E: what it says cannot be shown"),
         ("from pagedkv.spec import nothing_there", "nothing_there"),
     ],
 )
@@ -182,6 +184,14 @@ def test_what_a_subject_prints_is_not_in_the_report(tmp_path: Path, capfd: pytes
         printed = capfd.readouterr()
         assert json.loads(printed.out)["subject"] == BAD + "Talking"
         assert "freed" in printed.err
+
+
+def test_what_is_written_to_the_stdout_of_the_process_is_not_in_the_report(tmp_path: Path) -> None:
+    """By native code, by another process, at the exit of the interpreter."""
+    arguments = ["--subject", BAD + "Writing", "--out", str(tmp_path), "--programs", "2", "--json"]
+    code, stdout, stderr = run(["fuzz", *arguments])
+    assert (code, json.loads(stdout)["subject"]) == (0, BAD + "Writing")
+    assert [text for text in ("native", "interpreter", "child", "at the end") if text not in stderr] == []
 
 
 # --- where the report and the traces go -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pagedkv.conformance.differential.violation import message_of
 from pagedkv.conformance.programs.plans import NEEDS, allows
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
@@ -70,13 +71,16 @@ def _imported(name: str, module_name: str, attribute: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part, None)
         return found
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             told = f"there is no {error.name}: install it, or go to the folder that has it"
         elif isinstance(error, ImportError):
             told = install_hint(error) + _place(error)
         else:
-            told = f"{type(error).__name__}: {getattr(error, 'msg', error)}{_place(error)}"
+            said = error.msg if isinstance(error, SyntaxError) else message_of(error)
+            told = f"{type(error).__name__}: {said}{_place(error)}"
         raise Misuse("subject", name, f"a module that can be imported; {' '.join(told.split())}") from error
 
 

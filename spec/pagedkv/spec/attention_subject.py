@@ -78,8 +78,8 @@ class RoundingModel:
 
     def __post_init__(self) -> None:
         for name in ("tile", "num_tiles"):
-            if not isinstance(getattr(self, name), Integral) or getattr(self, name) < 0:
-                raise Misuse(name, getattr(self, name), "an integer >= 0")
+            if not isinstance(getattr(self, name), Integral) or not 0 <= getattr(self, name) < 2**31:
+                raise Misuse(name, getattr(self, name), "an integer from 0 to 2**31 - 1")
         for name in ("u_accumulate", "u_exp", "u_weights"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise Misuse(name, getattr(self, name), "a relative error, finite and >= 0")

@@ -59,9 +59,9 @@ def find(state: State, namespace: Namespace, tokens: tuple[Token, ...], limit: i
 def publish(state: State, namespace: Namespace, tokens: tuple[Token, ...], logical: int, block: Block) -> Block | None:
     """The full block at a logical index may be found from now on. A present entry of the same identity stays: it is
     returned, and the request keeps its own copy (rule 7: the index is right whichever copy goes first)."""
-    identity = path(state, namespace, tokens, logical + 1)
     if not state.config.prefix_cache:
         return None
+    identity = path(state, namespace, tokens, logical + 1)
     if identity in state.index:
         return state.index[identity] if state.index[identity] != block else None
     state.index[identity], state.entries[block] = block, identity

@@ -12,6 +12,7 @@ from typing import Any
 from pagedkv.conformance.subjects import subject as find_subject
 from pagedkv.conformance.suite.run import capabilities_of
 from pagedkv.spec import Misuse
+from pagedkv.spec.misuse import shown
 from pagedkv.spec.subject import SubjectFactory
 from pagedkv.spec.trace import Trace, load
 
@@ -59,8 +60,10 @@ def named(name: str, option: str) -> Any:
     try:
         with aside():
             found: Any = getattr(importlib.import_module(module_name), attribute)
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{option} {name!r} cannot be imported: {error!r}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise BadInput(f"{option} {name!r} cannot be imported: {shown(error)}") from error
     if not callable(found):
         raise BadInput(f"{option} {name!r}: expected a function, not a {type(found).__name__}")
     return found

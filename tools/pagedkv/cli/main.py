@@ -103,6 +103,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return MISUSE
 
 
+def console() -> int:
+    """The command in a process of its own: what writes to the stdout of the process, native code, another process or an
+    exit handler, is no part of the report, and goes to stderr."""
+    out = sys.stdout
+    if out is None:
+        return main()
+    buffering = 1 if out.isatty() else -1
+    with open(os.dup(out.fileno()), "w", buffering, out.encoding) as report, redirect_stdout(report):
+        with suppress(OSError):  # stderr is closed: nothing can be moved there
+            os.dup2(2, 1)
+        code = main()
+    sys.stdout = sys.stderr
+    return code
+
+
 def problem(error: BaseException) -> str:
     """What went wrong, in one line."""
     if isinstance(error, ImportError):
@@ -138,4 +153,4 @@ def stdout_problem() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(console())

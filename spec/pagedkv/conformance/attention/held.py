@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from pagedkv.conformance.attention.bench import Bench
 from pagedkv.conformance.attention.cases import Case, contents
-from pagedkv.conformance.attention.judging import Judged, fit, judge, rounding
+from pagedkv.conformance.attention.declared import Undeclared, fit, rounding
+from pagedkv.conformance.attention.judging import Judged, judge
 from pagedkv.conformance.attention.placement import place
 from pagedkv.conformance.differential.in_time import attempting
 from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
@@ -98,6 +99,8 @@ class Here(Held):
     @property
     def shapes(self) -> Sequence[Mapping[str, int]]:
         made_for: Sequence[Mapping[str, int]] = getattr(self.subject, "shapes", ({},))
+        if not isinstance(made_for, Sequence) or not all(isinstance(shape, Mapping) for shape in made_for):
+            raise Undeclared("shapes", made_for, "a sequence of mappings, each of which fixes something of every case")
         return made_for
 
     def fit(self, case: Case) -> Case | None:

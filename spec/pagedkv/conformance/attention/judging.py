@@ -1,14 +1,12 @@
 """Judging: one law on one case of one subject, and what is wrong."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Malformed, answered
 from pagedkv.conformance.attention.cases import Case
+from pagedkv.conformance.attention.declared import Undeclared
 from pagedkv.conformance.attention.plan import LAWS
 from pagedkv.conformance.differential.violation import message_of, raised_at
-from pagedkv.spec.attention_subject import AttentionSubject, Problem, RoundingModel
 from pagedkv.spec.words import Misuse
 
 ANSWER: Final = "answer"
@@ -49,7 +47,7 @@ def judge(bench: Bench, law: str, case: Case) -> Judged:
     """Hold a subject to one law on one case. Whatever it raises on legal input breaks the law at hand.
 
     Raises:
-        Misuse: no such law.
+        Misuse: no such law; `Undeclared`, if the subject has no rounding model for the case.
     """
     if law != ANSWER and law not in LAWS:
         raise Misuse("law", law, f"one of {', '.join((ANSWER, *LAWS))}")
@@ -61,44 +59,7 @@ def judge(bench: Bench, law: str, case: Case) -> Judged:
     except Broken as broken:
         return Judged(1, f"{broken}{hint}", malformed=isinstance(broken, Malformed))
     except BaseException as error:  # also what an event loop or a generator raises to end something
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | Undeclared):
             raise
         name = type(error).__name__
         return Judged(1, f"{RAISED}{name}: {message_of(error)}{raised_at(error)}{hint}", error, name)
-
-
-def fit(subject: AttentionSubject, case: Case) -> Case | None:
-    """The part of a case that a subject is made for, if it has a `fit` that tells; else the case. None: no part.
-
-    Raises:
-        Misuse: `fit` gave something else, or raised.
-    """
-    part: Callable[[Case], Case | None] | None = getattr(subject, "fit", None)
-    asked, wanted = f"fit({case.describe()})", "a Case, or None"
-    with no_exception(asked, wanted):
-        fitted = case if part is None else part(case)
-    if fitted is not None and not isinstance(fitted, Case):
-        raise Misuse(asked, fitted, wanted)
-    return fitted
-
-
-def rounding(subject: AttentionSubject, problem: Problem) -> RoundingModel:
-    """How a subject rounds in a launch.
-
-    Raises:
-        Misuse: `rounding` gave something else, or raised.
-    """
-    with no_exception("rounding", "a RoundingModel"):
-        model = subject.rounding(problem)
-    if not isinstance(model, RoundingModel):
-        raise Misuse("rounding", model, "a RoundingModel")
-    return model
-
-
-@contextmanager
-def no_exception(asked: str, wanted: str) -> Iterator[None]:
-    """What a subject raises beside a launch breaks no law: it is `Misuse` that names what was asked, and where."""
-    try:
-        yield
-    except Exception as error:
-        raise Misuse(asked, error, f"{wanted}, and no exception{raised_at(error)}") from error

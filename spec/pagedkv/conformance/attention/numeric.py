@@ -11,6 +11,7 @@ import numpy as np
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Law
 from pagedkv.conformance.attention.cases import Case, contents
+from pagedkv.conformance.attention.declared import rounding
 from pagedkv.conformance.attention.placement import place
 from pagedkv.spec.bound import Bound, paged_bound, rho
 
@@ -59,7 +60,7 @@ BOUNDS: dict[str, Law] = {"bound": bound, "lse_bound": lse_bound, "empty_rows": 
 
 def _expected(bench: Bench, case: Case) -> Bound:
     launch = place(case, contents(case))
-    key = (case, bench.subject.rounding(launch))
+    key = (case, rounding(bench.subject, launch))
     if key not in bench.bounds:
         bench.bounds[key] = paged_bound(launch, key[1])
     return bench.bounds[key]

@@ -21,6 +21,7 @@ import numpy as np
 
 from pagedkv.conformance.attention.bench import Bench, Broken, Law, Result
 from pagedkv.conformance.attention.cases import Case, Contents, alibi_slopes, cast, storage
+from pagedkv.conformance.attention.declared import rounding
 from pagedkv.conformance.attention.placement import Placement, place
 from pagedkv.spec.attention_subject import RoundingModel
 from pagedkv.spec.rounding import UNIT_ROUNDOFF
@@ -42,7 +43,7 @@ def one_hot(bench: Bench, case: Case, sweeps: int | None = None) -> int:
     if max(case.lengths) > 2**case.head_dim:
         return 0
     inside = _codes(case)
-    tile = bench.subject.rounding(place(case, inside)).tile
+    tile = rounding(bench.subject, place(case, inside)).tile
     aims = [[_ordered(case, request, row, tile) for row in range(rows)] for request, rows in enumerate(case.query_lens)]
     heads = case.num_q_heads
     needed = max((-(-len(aim) // heads) for rows in aims for aim in rows), default=0)
@@ -65,7 +66,7 @@ def census(bench: Bench, case: Case) -> int:
     for seed, turn in enumerate(TURNS, start=5):
         inside, classes = _classes(case, turn)
         launch = place(case, inside, Placement(seed=seed, fill="foreign", tail="in_range"))
-        model = bench.subject.rounding(launch)
+        model = rounding(bench.subject, launch)
         got, start = bench.attend(launch), 0
         for request, rows in enumerate(case.query_lens):
             for row in range(rows):

@@ -64,7 +64,9 @@ def made_by(name: str, factory: Callable[[], object]) -> AttentionSubject:
         capabilities, called = (getattr(subject, each, None) for each in ("capabilities", "name"))
     except ImportError as error:
         raise Misuse("subject", name, f"one that can be made here; {install_hint(error)}") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise Misuse("subject", name, f"a factory that makes a subject (it raised {raised(error)})") from error
     if missing:
         raise Misuse("subject", name, f"a subject (the {type(subject).__name__} has no {', '.join(missing)})")

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pagedkv.conformance.differential.compare import (
     Difference, beside, differences, lru_difference, outcome_difference, subject_call,
 )  # fmt: skip
-from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
+from pagedkv.conformance.differential.form import copying, malformed_answer, malformed_snapshot
 from pagedkv.conformance.differential.in_time import in_time
 from pagedkv.conformance.differential.shadow import Shadow
 from pagedkv.conformance.differential.violation import ANSWERS, COPIED, OBSERVED, RAISES, Violation, told
@@ -31,6 +31,10 @@ from pagedkv.spec.operations import requests_of, rows_of
 from pagedkv.spec.prefix import forget
 from pagedkv.spec.program import Run
 from pagedkv.spec.subject import Capabilities, Snapshot, SubjectFactory
+
+
+COMPUTED: Final = 256
+"""Blocks that are computed at the end of a program: an index of whole texts grows with the square of their lengths."""
 
 
 class _Row(NamedTuple):
@@ -119,11 +123,12 @@ class Differential:
 
     def copy(self) -> "Differential | None":
         """A copy that goes its own way from here, if the subject has a `copy` method. Raises `Violation`."""
-        if not hasattr(self.subject, "copy"):
+        copied = copying(self.subject)
+        if copied is None:
             return None
         twin = copy(self)
         with in_time(None), told(COPIED, "copy", None):
-            twin.subject = self.subject.copy()
+            twin.subject = copied()
         if twin.subject is self.subject or not isinstance(twin.subject, type(self.subject)):
             raise Violation(COPIED, f"copy returned {shown(twin.subject)}, not another subject like it")
         twin.shadow, twin.log = self.shadow.copy(), list(self.log)
@@ -152,7 +157,7 @@ class Differential:
             self.step(Free(request))
         whole = tuple(range(self.config.num_blocks * self.config.block_size))
         self.step(Admit("drain", whole, "drain"))
-        self.step(Commit("drain", len(whole)))
+        self.step(Commit("drain", min(len(whole), COMPUTED * self.config.block_size)))
         self.step(Free("drain"))
 
     def _ask_subject(self, operation: Operation) -> tuple[Outcome, ...] | Misuse:
@@ -164,7 +169,9 @@ class Differential:
                 answer = subject_call(self.subject, operation, self.config)
         except Misuse as misuse:
             return misuse
-        if wrong := malformed_answer(answer, len(rows_of(operation))):
+        with told(ANSWERS, "the answer", operation):
+            wrong = malformed_answer(answer, len(rows_of(operation)))
+        if wrong:
             raise Violation(ANSWERS, wrong, operation)
         return answer
 
@@ -173,7 +180,8 @@ class Differential:
         self._asked = None if not self.touched_only or isinstance(operation, Evict | None) else requests_of(operation)
         with told(OBSERVED, "observe", operation):
             seen = self.subject.observe(self._asked)
-        if wrong := malformed_snapshot(seen, self.capabilities, whole=self._asked is None):
+            wrong = malformed_snapshot(seen, self.capabilities, whole=self._asked is None)
+        if wrong:
             raise Violation(OBSERVED, wrong, operation)
         return seen
 

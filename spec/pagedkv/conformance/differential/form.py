@@ -1,7 +1,8 @@
 """The form of what a subject says, before its meaning is compared: wrong types and missing parts are violations too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
+from typing import Any
 
 from pagedkv.conformance.counted import counted
 from pagedkv.spec import Copy, Identity, Ok, Reason, Refused
@@ -49,12 +50,23 @@ def malformed_snapshot(seen: object, capabilities: Capabilities, *, whole: bool)
     if wrong:
         return f"tables {shown(wrong)} are not tuples of int, of requests that have lengths"
     if not all(isinstance(identity, Identity) for identity in (seen.index or {}).values()):
-        return f"index is {dict(seen.index or {})!r}, whose values are not of Identity"
+        return f"index is {shown(dict(seen.index or {}))}, whose values are not of Identity"
     if not _are_ints(tuple(seen.references or ())) or not _are_ints(tuple((seen.references or {}).values())):
-        return f"references are {dict(seen.references or {})!r}, not a count for each block"
+        return f"references are {shown(dict(seen.references or {}))}, not a count for each block"
     if whole and capabilities.reports_index and seen.index is None:
         return "reports_index is declared, and no index is shown"
     return None
+
+
+def copying(subject: object) -> Callable[[], Any] | None:
+    """The `copy` of a subject, if it has one: what it has from `dict` or another collection is not meant so.
+
+    >>> class Manager(dict): ...
+    >>> copying(Manager())
+    """
+    owner = next((kind for kind in type(subject).__mro__ if "copy" in vars(kind)), None)
+    method = getattr(subject, "copy", None)
+    return method if callable(method) and getattr(owner, "__module__", "") not in ("builtins", "collections") else None
 
 
 def _is_lengths(lengths: object) -> bool:

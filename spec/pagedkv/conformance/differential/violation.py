@@ -28,7 +28,8 @@ class Violation(AssertionError):
     """
 
     def __init__(self, law: str, detail: str, operation: Operation | None = None, kind: str = "") -> None:
-        self.law, self.detail, self.operation, self.kind = law, _printable(detail), operation, kind
+        self.law, self.detail = " ".join(_printable(law).split()), _printable(detail)  # either may be a stranger's
+        self.operation, self.kind = operation, kind
         super().__init__(f"{law}: {self.detail} (at {shown(operation)})")
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -64,7 +65,7 @@ def told(law: str, who: str, operation: Operation | None) -> Iterator[None]:
     except Violation as failure:
         raise Violation(failure.law, failure.detail, operation, failure.kind) from failure
     except BaseException as crash:  # also what an event loop or a generator raises to end something
-        if isinstance(crash, KeyboardInterrupt | Interrupted) or type(crash).__module__.startswith("_pytest."):
+        if isinstance(crash, KeyboardInterrupt | Interrupted) or str(type(crash).__module__).startswith("_pytest."):
             raise  # somebody else's, as a limit of pytest-timeout
         if law == RAISES and isinstance(crash, Misuse):
             raise

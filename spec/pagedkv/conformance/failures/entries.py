@@ -24,7 +24,7 @@ def entries(path: str | Path, key: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise Misuse("known_failures", str(path), f"a TOML file that can be read ({error})") from error
     known = document.get("known", [])
     if set(document) - {"known"} or not isinstance(known, list):

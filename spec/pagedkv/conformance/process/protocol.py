@@ -12,11 +12,11 @@ An answer has the words of a trace's "expect": "outcome" is "ok", "refused" with
 argument that was misused; a batch has such answers as "rows". What is observed stands beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from json import JSONEncoder
 from operator import index
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from pagedkv.spec import Config, Copy, Identity, Misuse, Ok, Operation, Outcome, Reason, Refused, RequestId
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
@@ -258,9 +258,26 @@ def _read_snapshot(value: Json) -> Snapshot:
         tables=tables,
         lengths=lengths,
         available_blocks=integer("available_blocks", value["available_blocks"]),
-        references=None if "references" not in value else dict(_pairs("references", value["references"])),
-        index=None if "index" not in value else dict(_entries("index", value["index"])),
+        references=_by_block("references", value, _pairs),
+        index=_by_block("index", value, _entries),
     )
+
+
+Shown = TypeVar("Shown")
+
+
+def _by_block(
+    name: str, value: Json, read_pairs: Callable[[str, object], Sequence[tuple[int, Shown]]]
+) -> dict[int, Shown] | None:
+    """What is said of each block, if it is: once, for of what is said twice one would be lost."""
+    if name not in value:
+        return None
+    pairs = read_pairs(name, value[name])
+    by_block = dict(pairs)
+    if len(by_block) != len(pairs):
+        twice = next(block for place, (block, _) in enumerate(pairs) if block in dict(pairs[:place]))
+        raise Misuse(name, f"block {twice} twice", "each block once")
+    return by_block
 
 
 def _entries(name: str, value: object) -> Sequence[tuple[int, Identity]]:

@@ -22,6 +22,7 @@ from itertools import permutations
 from typing import Any, TypeAlias
 
 from pagedkv.conformance.differential.driver import Differential
+from pagedkv.conformance.differential.form import copying
 from pagedkv.conformance.differential.violation import COPIED, Violation
 from pagedkv.conformance.failures.shrinking import Excusing, Failure
 from pagedkv.conformance.failures.text import Program
@@ -144,7 +145,7 @@ class _Visit:
 
 def _judged(factory: SubjectFactory, here: Differential, there: Differential, violation: Violation) -> Violation:
     """The violation, or that of `copy`: if copies break the law every time, and what never was copied does not."""
-    if not hasattr(here.subject, "copy") or violation.law == COPIED:
+    if copying(here.subject) is None or violation.law == COPIED:
         return violation
     if any(_breaks(lambda: _replayed(factory, there.config, there.log)) for _ in range(2)):
         return violation

@@ -120,9 +120,11 @@ def trace_files(traces: str | Path | None) -> tuple[Path, ...]:
         return ()
     path = Path(traces)
     files = tuple(sorted(path.glob("*.jsonl"))) if path.is_dir() else (path,)
-    if not files or not all(file.is_file() for file in files):
+    if not files:
         raise Misuse("traces", str(traces), "a trace file, or a directory with *.jsonl in it")
     for file in files:
+        if not file.is_file():
+            raise Misuse("traces", str(file), "a trace file")
         load_trace(file)
     return files
 
@@ -143,6 +145,8 @@ def capabilities_of(name: str, factory: SubjectFactory) -> Capabilities:
     except Violation as failure:  # of a process of its own
         wanted = PROGRAM if name.startswith("command:") else FACTORY
         raise Misuse("subject", name, f"{wanted}; {failure.detail}") from failure
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise Misuse("subject", name, f"{FACTORY}; it raised {raised(error)}") from error
     raise Misuse("subject", name, f"{FACTORY}; {wrong}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from pagedkv.conformance.counted import counted
 from pagedkv.conformance.differential.violation import COPIED
@@ -18,6 +19,8 @@ from pagedkv.spec.trace import Trace, dumps
 OF_THE_COPY: Final = "Replayed on a subject that is not copied, it holds."
 NOT_AGAIN: Final = "Replayed, it holds: the subject does not do the same every time."
 REPLAY: Final = "from pagedkv.conformance.failures.replay import replay; from pagedkv.spec.trace import load"
+PLAIN: Final = re.compile("[A-Za-z0-9_.:]{1,100}")
+"""Names of subjects that a file can have, all but the colon."""
 MOST_LINES: Final = 16
 """Of a trace that are shown; of a longer one, the last before the failure."""
 
@@ -34,10 +37,14 @@ def slug(text: str) -> str:
 def file_name(subject: str, what: str) -> str:
     """Of a failing trace, without its ending: a subject's own, so that none overwrites that of another one.
 
-    >>> file_name("mine:Allocator", "exhaust-sliding_hits")
-    'mine-Allocator-exhaust-sliding-hits'
+    >>> file_name("my_module:Allocator", "exhaust-sliding_hits")
+    'my_module-Allocator-exhaust-sliding-hits'
+    >>> file_name("command:./mine --seed=1", "fuzz-0-1")
+    'command-mine-seed-1-14c09f4f-fuzz-0-1'
     """
-    return slug(f"{subject}-{what}")
+    if PLAIN.fullmatch(subject):
+        return f"{subject.replace(':', '-')}-{slug(what)}"
+    return f"{slug(subject)[:60]}-{crc32(subject.encode()):08x}-{slug(what)}"
 
 
 def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> list[str]:
@@ -46,7 +53,7 @@ def go_on(path: str | Path, subject: str = "", limit_s: float | None = None) -> 
     >>> go_on("failures/a b.jsonl", "command:./mine --fast", 0.5)[1]
     "repeat it:  pagedkv replay 'failures/a b.jsonl' --subject 'command:./mine --fast' --limit-s 0.5"
     """
-    trace = shlex.quote(str(path))
+    trace = shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
     options = f" --subject {shlex.quote(subject)}" + ("" if limit_s is None else f" --limit-s {limit_s:g}")
     again = f"pagedkv replay {trace}{options}" if subject else f"replay(load({str(path)!r}), …)  # {REPLAY}"
     return [f"draw it:    pagedkv explain {trace}{options if subject else ''}", f"repeat it:  {again}"]
