@@ -40,7 +40,7 @@ def file_name(subject: str, what: str) -> str:
     >>> file_name("my_module:Allocator", "exhaust-sliding_hits")
     'my_module-Allocator-exhaust-sliding-hits'
     >>> file_name("command:./mine --seed=1", "fuzz-0-1")
-    'command-mine-seed-1-14c09f4f-fuzz-0-1'
+    'command-mine-seed-1-55d08cf9-fuzz-0-1'
     """
     if PLAIN.fullmatch(subject):
         return f"{subject.replace(':', '-')}-{slug(what)}"
