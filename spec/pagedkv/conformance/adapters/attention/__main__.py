@@ -51,6 +51,7 @@ def run(parsed: argparse.Namespace, entry: Entry, subject: Any) -> int:
         print(f"{broken['law']} ({broken['verdict']}): {broken['inputs']['shows']}\n  {broken['inputs']['command']}")
     if parsed.out:
         path = Path(parsed.out) / f"attention-{parsed.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return int(any(broken["verdict"] == "not judged" for broken in data["broken"]))
 

