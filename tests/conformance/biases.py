@@ -185,7 +185,7 @@ def measure_enough(results: Results, runs: int = 500) -> None:
         if ("enough", "reference", seed) in results.rows:
             continue
         counts, programs = Counts(), 0
-        while not programs or exercised(everything, counts.events)[0]:
+        while exercised(everything, counts.events)[0]:
             dice = Dice(f"{seed}/{programs}")
             fuzz._program(BlockManager, dice, draw_plan(dice, everything), STEPS, counts)
             programs += 1

@@ -127,6 +127,7 @@ def test_an_exception_without_a_module_breaks_the_law_like_any_other() -> None:
 
 def test_the_name_of_a_law_is_a_line_though_it_be_a_stranger_s() -> None:
     assert len(Violation("a\nlaw", "broken").law.splitlines()) == 1
+    assert len(str(Violation("a\nlaw", "broken")).splitlines()) == 1
     assert len(Violation("law " * 10_000, "broken").law) < 3_000
 
 

@@ -57,7 +57,7 @@ class Held(ABC):
 
     @abstractmethod
     def fit(self, case: Case) -> Case | None:
-        """The part of the case that it is made for. `Misuse` as of `judging.fit`."""
+        """The part of the case that it is made for. `Misuse` as of `declared.fit`."""
 
     @abstractmethod
     def tile(self, case: Case) -> int:

@@ -46,7 +46,7 @@ class Server:
         except Misuse as misuse:
             value = misuse.value if isinstance(misuse.value, str | int | None) else shown(misuse.value)
             told = {"misuse": [misuse.argument, value, misuse.allowed]}
-        except Exception as error:  # of its `fit` or its `rounding`
+        except Exception as error:  # of what it has beside `fit`, `rounding` and launches, such as a property
             told = {"raised": raised(error)}
         return write({**told, "number": number})
 

@@ -30,7 +30,7 @@ class Violation(AssertionError):
     def __init__(self, law: str, detail: str, operation: Operation | None = None, kind: str = "") -> None:
         self.law, self.detail = " ".join(_printable(law).split()), _printable(detail)  # either may be a stranger's
         self.operation, self.kind = operation, kind
-        super().__init__(f"{law}: {self.detail} (at {shown(operation)})")
+        super().__init__(f"{self.law}: {self.detail} (at {shown(operation)})")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Made of its parts again: an exception is pickled with its message alone."""

@@ -12,6 +12,7 @@ An answer has the words of a trace's "expect": "outcome" is "ok", "refused" with
 argument that was misused; a batch has such answers as "rows". What is observed stands beside it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from json import JSONEncoder
@@ -275,8 +276,8 @@ def _by_block(
     pairs = read_pairs(name, value[name])
     by_block = dict(pairs)
     if len(by_block) != len(pairs):
-        twice = next(block for place, (block, _) in enumerate(pairs) if block in dict(pairs[:place]))
-        raise Misuse(name, f"block {twice} twice", "each block once")
+        [(block, times)] = Counter(block for block, _ in pairs).most_common(1)
+        raise Misuse(name, f"block {block}, {times} times", "each block once")
     return by_block
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 from pagedkv.conformance.adapters.attention.tensors import installed_version
 from pagedkv.conformance.attention import Case, planned_checks
 from pagedkv.conformance.attention.bench import Bench
-from pagedkv.conformance.attention.held import smallest
 from pagedkv.conformance.attention.declared import fit
+from pagedkv.conformance.attention.held import smallest
 from pagedkv.conformance.attention.judging import judge
 from pagedkv.conformance.attention.plan import Configuration, Size, configurations
 from pagedkv.conformance.attention.runner import shapes_of
