@@ -276,8 +276,8 @@ def _by_block(
     pairs = read_pairs(name, value[name])
     by_block = dict(pairs)
     if len(by_block) != len(pairs):
-        [(block, times)] = Counter(block for block, _ in pairs).most_common(1)
-        raise Misuse(name, f"block {block}, {times} times", "each block once")
+        [(block, _)] = Counter(block for block, _ in pairs).most_common(1)
+        raise Misuse(name, f"block {block} more than once", "each block once")
     return by_block
 
 
