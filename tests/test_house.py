@@ -8,6 +8,7 @@ import sys
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,30 @@ def test_the_import_rule_sees(source: str, module: str) -> None:
 def test_relative_imports_within_a_package_are_its_own() -> None:
     assert forbidden("from . import pool\nfrom .pool import Pool", "pagedkv.optimized", is_package=True) == []
     assert forbidden("from . import pool\nfrom .pool import Pool", "pagedkv.optimized.manager") == []
+
+
+@pytest.mark.parametrize("package", sorted({module_name(path).split(".")[1] for path in SOURCES} - {"optimized"}))
+def test_parts_of_a_package_can_be_read_one_after_another(package: str) -> None:
+    """No two of its folders and files need each other, not even by an import within a function.
+
+    In `optimized` a launch can interpret itself, by the audit, which reads the launches that ship.
+    """
+    needs: dict[str, set[str]] = {}
+    for path in SOURCES:
+        part = part_of(module_name(path))
+        if module_name(path).split(".")[1] == package:
+            source, is_package = path.read_text(encoding="utf-8"), path.name == "__init__.py"
+            needs.setdefault(part, set()).update(map(part_of, imported(source, module_name(path), is_package)))
+    whole = f"pagedkv.{package}"  # a name of the package itself is one of its `__init__`
+    for part, found in needs.items():
+        ours = {name if name in needs else whole for name in found if name.startswith(f"{whole}.")}
+        needs[part] = ours - {part}
+    TopologicalSorter(needs).prepare()  # raises CycleError
+
+
+def part_of(module: str) -> str:
+    """The folder or file of a package that a module, or a name in one, belongs to."""
+    return ".".join(module.split(".")[:3])
 
 
 @every(sorted(LOOPS.glob("*.py")))

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import pytest
 from pagedkv.conformance.failures.replay import ReplayReport, replay
+from pagedkv.conformance.importing import BUILT_IN
 from pagedkv.conformance.search import fuzz
-from pagedkv.conformance.subjects import BUILT_IN, subject
+from pagedkv.conformance.subjects import subject
 from pagedkv.spec import Admit, Append, Batch, Commit, Config, Free
 from pagedkv.spec.trace import Header, Line, Trace
 

@@ -11,10 +11,11 @@ import pytest
 from pagedkv.conformance.attention import Case, Configuration, check_law, run
 from pagedkv.conformance.attention import apart
 from pagedkv.conformance.attention.apart import Apart
+from pagedkv.conformance.attention.cases import case_of
 from pagedkv.conformance.attention.held import Here, smallest
 from pagedkv.conformance.attention.pins import Pin, changed
 from pagedkv.conformance.attention.report import AttentionReport
-from pagedkv.conformance.attention.subjects import case_of, made
+from pagedkv.conformance.attention.subjects import made
 from pagedkv.conformance.process.running import Running
 from pagedkv.spec import Misuse
 from tests.conformance import apart_kernels

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pagedkv.cli.main import main
 from pagedkv.conformance.attention import Case, Configuration, run
+from pagedkv.conformance.attention.cases import case_of
 from pagedkv.conformance.attention.held import held
 from pagedkv.conformance.attention.pins import Pin, changed, load
 from pagedkv.conformance.attention.report import together
-from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.failures import known
 from pagedkv.conformance.failures.entries import entries as read_entries
 from pagedkv.conformance.failures.entries import entry_of, of_subject

@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 from pagedkv.conformance.differential.model import ModelSubject
 from pagedkv.conformance.failures.shrinking import Failure
+from pagedkv.conformance.importing import BUILT_IN
 from pagedkv.conformance.programs.choosing import Dice, weighted
 from pagedkv.conformance.programs.generator import MAKE
 from pagedkv.conformance.programs.plans import NEEDS
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.fuzz import FuzzReport
 from pagedkv.conformance.search.slices import SLICES
-from pagedkv.conformance.subjects import BUILT_IN, subject
+from pagedkv.conformance.subjects import subject
 from pagedkv.spec import Config, Misuse, Outcome, Reason, RequestId, Token
 from pagedkv.spec.subject import Capabilities, Snapshot, SubjectFactory
 

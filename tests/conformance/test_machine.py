@@ -6,8 +6,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from pagedkv.conformance.differential.violation import Violation
+from pagedkv.conformance.importing import BUILT_IN
 from pagedkv.conformance.search.machine import Bytes, choices, machine_for
-from pagedkv.conformance.subjects import BUILT_IN, subject
+from pagedkv.conformance.subjects import subject
 from pagedkv.conformance.suite.machine import hold
 from pagedkv.conformance.suite.profiles import Profile
 from pagedkv.spec import Config, Misuse

@@ -264,7 +264,7 @@ def test_workers_of_xdist_agree(pytester: pytest.Pytester, monkeypatch: pytest.M
 
 
 def test_it_costs_nothing_where_it_is_not_wanted(pytester: pytest.Pytester) -> None:
-    light = ("", ".counted", ".plugin", ".plugin.options", ".plugin.summary")
+    light = ("", ".counted", ".plugin", ".plugin.options", ".plugin.summary", ".told")
     script = (
         "import pytest, sys; code = pytest.main(['--version', '--version']); "
         "names = {name for name in sys.modules if name.startswith('pagedkv.')}; "

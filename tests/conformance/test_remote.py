@@ -118,6 +118,8 @@ def remote_of(name: str) -> Remote:
         ("process:no_such_module:Subject", "there is no no_such_module"),
         ("process:tests.conformance.dying:Nobody", "a function or class in tests.conformance.dying"),
         ("process:nobody", "module:factory"),
+        ("process:process:reference", "module:factory"),
+        ("process:command:true", "module:factory"),
         ("command:", "a program and its arguments"),
         ("command:'", "a command line"),
         ("command:/no/such/program --flag", "there is no /no/such/program"),

@@ -10,7 +10,8 @@ import pytest
 from pagedkv.conformance import corpus
 from pagedkv.conformance.failures.replay import replay
 from pagedkv.conformance.failures.shrinking import required
-from pagedkv.conformance.subjects import BUILT_IN, subject
+from pagedkv.conformance.importing import BUILT_IN
+from pagedkv.conformance.subjects import subject
 from pagedkv.reference.manager import BlockManager
 from pagedkv.spec import (
     Admit, Append, Batch, Commit, Config, Fork, Free, Lookup, Misuse, Operation, Preempt, Resume,

@@ -11,7 +11,7 @@ from pagedkv.cli import attention
 from pagedkv.cli.inputs import BadInput
 from pagedkv.cli.main import main
 from pagedkv.conformance.attention import Case, with_positions
-from pagedkv.conformance.attention.subjects import case_of
+from pagedkv.conformance.attention.cases import case_of
 from pagedkv.reference.attention import ReferenceAttention
 from pagedkv.conformance.failures.entries import entry_of
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem

@@ -12,8 +12,10 @@ In the order of reading:
   pools of `slices`, and `measures` says how many of these states random programs reach.
 * `failures`: `shrinking` makes a failing program short by the `steps` there are, `replay` runs a trace without chance,
   and `known` pins what is not to be repaired now. `corpus` has traces that broke real block managers.
-* `suite`: the checks of a subject, in code; `plugin`: the same in pytest. `counted` is how both say numbers.
-* `subjects` finds a subject by its name. Those of `process` run in a process of their own, in any language, and speak
-  the `protocol`; `serve` is the other side, in Python. `recorder` turns the calls of a live engine into a trace.
+* `suite`: the checks of a subject, in code; `plugin`: the same in pytest. `counted` is how both say numbers, `told`
+  what they tell of a check.
+* `subjects` finds a subject by its name, which may need `importing`. Those of `process` run in a process of their own,
+  in any language, and speak the `protocol`; `serve` is the other side, in Python. `recorder` turns the calls of a live
+  engine into a trace.
 * `attention` holds kernels, with a `suite` and `pins` of its own; `adapters` are subjects around other projects.
 """

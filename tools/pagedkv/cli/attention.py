@@ -17,10 +17,11 @@ import traceback
 from pagedkv.cli.inputs import BadInput, aside, natural, print_json, progress
 from pagedkv.cli.report import verdict_line
 from pagedkv.conformance.attention import run as hold
+from pagedkv.conformance.attention.cases import case_of
 from pagedkv.conformance.attention.held import Held, held
 from pagedkv.conformance.attention.pins import load
 from pagedkv.conformance.attention.runner import SHAPE
-from pagedkv.conformance.attention.subjects import case_of, made
+from pagedkv.conformance.attention.subjects import made
 from pagedkv.spec.attention_subject import AttentionSubject
 
 HELP = "an attention kernel against the specification"

@@ -19,7 +19,7 @@ from typing import Final
 
 from pagedkv.cli import attention, audit, exhaust, explain, fuzz, replay, verify
 from pagedkv.cli.inputs import BadInput, progress
-from pagedkv.conformance.subjects import install_hint
+from pagedkv.conformance.importing import install_hint
 from pagedkv.spec.misuse import shown
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError

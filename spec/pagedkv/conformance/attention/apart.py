@@ -11,10 +11,9 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from pagedkv.conformance.attention.cases import Case
+from pagedkv.conformance.attention.cases import Case, case_of
 from pagedkv.conformance.attention.held import Held, Measured
 from pagedkv.conformance.attention.judging import Judged
-from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.differential.in_time import SILENT
 from pagedkv.conformance.differential.violation import Violation
 from pagedkv.conformance.process.protocol import Json, read, write

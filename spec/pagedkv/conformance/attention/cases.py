@@ -6,6 +6,7 @@ bits, so every relation of this kit is one case and two placements; and a failin
 smaller, which is what a report prints.
 """
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -172,6 +173,21 @@ _PLAIN = (
 """Fields that a simpler case has as `Case()` has them."""
 _FEW: Mapping[str, tuple[Any, ...]] = {"window": (1, 3), "group": (1, 2), "num_kv_heads": (1, 2)}
 """Smaller numbers of others that it may have."""
+
+
+def case_of(text: str) -> Case:
+    """The case that a report prints: literals only, nothing else is evaluated. `Misuse` if it is none.
+
+    >>> case_of("Case(lengths=(9,), window=3)").window
+    3
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Case" or call.args:
+            raise ValueError("no Case(...)")
+        return Case(**{str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise Misuse("case", text, f"Case(name=value, ...) as a report prints it ({error})") from error
 
 
 def with_positions(case: Case) -> Case | None:

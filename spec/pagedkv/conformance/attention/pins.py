@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pagedkv.conformance.attention.cases import Case
+from pagedkv.conformance.attention.cases import Case, case_of
 from pagedkv.conformance.attention.held import Held
 from pagedkv.conformance.attention.judging import ANSWER
 from pagedkv.conformance.attention.plan import LAWS, NEEDS
-from pagedkv.conformance.attention.subjects import case_of
 from pagedkv.conformance.failures.entries import entries, of_subject
 from pagedkv.spec import Misuse
 

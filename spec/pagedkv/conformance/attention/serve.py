@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import cached_property
 
+from pagedkv.conformance.attention.cases import case_of
 from pagedkv.conformance.attention.held import Here
-from pagedkv.conformance.attention.subjects import case_of, factory_of, made_by
+from pagedkv.conformance.attention.subjects import factory_of, made_by
 from pagedkv.conformance.differential.violation import raised
 from pagedkv.conformance.process.protocol import Json, read, write
 from pagedkv.conformance.process.serve import Answering, run

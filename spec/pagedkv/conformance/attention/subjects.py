@@ -1,14 +1,12 @@
-"""What a command or a file names: a subject of attention as `module:factory`, a case as a report prints it."""
+"""Subjects of attention by name: `module:factory`, in this process or one of its own."""
 
-import ast
 from collections.abc import Callable
 from typing import Any, Final
 
-from pagedkv.conformance.attention.cases import Case
 from pagedkv.conformance.attention.held import Held
 from pagedkv.conformance.differential.violation import raised
-from pagedkv.conformance.subjects import install_hint
-from pagedkv.conformance.subjects import subject as factory_named
+from pagedkv.conformance.importing import imported, install_hint
+from pagedkv.conformance.subjects import way_of
 from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
 from pagedkv.spec import Misuse
 
@@ -31,10 +29,8 @@ def made(name: str, *, limit_s: float | None = None) -> AttentionSubject | Held:
     ...
     pagedkv.spec.misuse.Misuse: subject='nowhere' is not allowed: expected module:factory, or process: before it
     """
-    kind, _, rest = name.partition(":")
-    if kind != "process":
-        if limit_s is not None:
-            raise Misuse("limit_s", limit_s, f"a subject in a process of its own, which {name} is not: process:{name}")
+    kind, rest = way_of(name, limit_s, ("process",))
+    if not kind:
         return made_by(name, factory_of(name))
     try:
         from pagedkv.conformance.attention.apart import Apart  # noqa: PLC0415  # needs a POSIX system
@@ -45,10 +41,9 @@ def made(name: str, *, limit_s: float | None = None) -> AttentionSubject | Held:
 
 def factory_of(name: str) -> Callable[[], object]:
     """What `module:factory` names. `Misuse` as above."""
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute) or module in ("process", "command"):
+    if not all(name.partition(":")) or name.startswith(("process:", "command:")):
         raise Misuse("subject", name, FORMS)
-    factory: Any = factory_named(name)
+    factory: Any = imported(name)
     found: Callable[[], object] = factory
     return found
 
@@ -77,18 +72,3 @@ def made_by(name: str, factory: Callable[[], object]) -> AttentionSubject:
         raise Misuse("subject", name, f"one whose name is a text, not a {type(called).__name__}")
     found: AttentionSubject = subject
     return found
-
-
-def case_of(text: str) -> Case:
-    """The case that a report prints: literals only, nothing else is evaluated. `Misuse` if it is none.
-
-    >>> case_of("Case(lengths=(9,), window=3)").window
-    3
-    """
-    try:
-        call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Case" or call.args:
-            raise ValueError("no Case(...)")
-        return Case(**{str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise Misuse("case", text, f"Case(name=value, ...) as a report prints it ({error})") from error

@@ -16,9 +16,9 @@ from pagedkv.conformance.attention.suite import checks as checks_of_kernel
 from pagedkv.conformance.attention.suite import kernel_run
 from pagedkv.conformance.counted import counted
 from pagedkv.conformance.plugin import options
-from pagedkv.conformance.plugin.summary import properties
 from pagedkv.conformance.suite import Broken, Check, NotApplicable, Options, checks, run_of
 from pagedkv.conformance.suite.profiles import seed_of_commit
+from pagedkv.conformance.told import properties
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import TraceError
 

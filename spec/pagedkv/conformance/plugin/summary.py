@@ -3,31 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from pagedkv.conformance.counted import counted
-
-if TYPE_CHECKING:
-    from pagedkv.conformance.suite import Told
-
-PREFIX: Final = "pagedkv "
-"""Of the names of properties in reports, which also stand in JUnit files."""
-COUNTED: Final = ("traces", "states", "transitions", "programs", "operations", "launches", "comparisons")
-"""What is counted, in the order in which it is told."""
-SEED: Final = "seed"
-UNDECLARED: Final = "not declared"
-KNOWN: Final = "known "
-"""Before the name of a known failure: so much was put down to it."""
-
-
-def properties(run: "Told | None", done: Mapping[str, int]) -> list[tuple[str, object]]:
-    """What is to be told about a check, as properties of its report: of which run, and what was done."""
-    told: dict[str, object] = {**done}
-    if run:
-        told |= {SEED: run.seed, UNDECLARED: ", ".join(run.undeclared)}
-    return [(PREFIX + name, value) for name, value in told.items()]
+from pagedkv.conformance.told import COUNTED, KNOWN, PREFIX, SEED, UNDECLARED
 
 
 @dataclass

@@ -24,10 +24,10 @@ from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
 from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES, Violation, told
+from pagedkv.conformance.importing import imported, no_subject
 from pagedkv.conformance.process.ending import ending
 from pagedkv.conformance.process.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
 from pagedkv.conformance.process.running import SURVIVES
-from pagedkv.conformance.subjects import no_subject, subject
 from pagedkv.spec import Batch, Config, Misuse, Ok, Outcome, RequestId
 from pagedkv.spec.subject import BlockManagerSubject, Snapshot, SubjectFactory
 from pagedkv.spec.trace_fields import read_header, read_line
@@ -239,7 +239,7 @@ def _manager(name: str) -> Callable[[], Answering]:
 def _factory(name: str) -> SubjectFactory:
     """The factory called `name`; if there is none, one that says why to every header."""
     try:
-        return subject(name)
+        return imported(name)
     except Misuse as misuse:
         problem = Misuse("subject", f"process:{name}", misuse.allowed)
 

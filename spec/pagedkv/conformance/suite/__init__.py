@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from pagedkv.conformance import corpus
 from pagedkv.conformance.counted import counted
@@ -29,11 +29,12 @@ from pagedkv.conformance.differential.in_time import attempting
 from pagedkv.conformance.failures.known import KnownFailure, changed
 from pagedkv.conformance.failures.replay import ReplayReport, replay
 from pagedkv.conformance.failures.shrinking import Failure, failure_of, limit_of, minimise, trace_of
+from pagedkv.conformance.importing import install_hint
 from pagedkv.conformance.search import exhaustive, fuzz
 from pagedkv.conformance.search.slices import Slice
-from pagedkv.conformance.subjects import install_hint
 from pagedkv.conformance.suite.run import Options, Run, run_of
 from pagedkv.conformance.suite.text import broken_text, file_name, slug
+from pagedkv.conformance.told import Told, properties
 from pagedkv.spec import Misuse
 from pagedkv.spec.trace import Trace, TraceError, load, sample, save
 
@@ -55,15 +56,6 @@ class Broken(AssertionError):
 
 class NotApplicable(Exception):
     """A check cannot be made on this subject; the text says why."""
-
-
-class Told(Protocol):
-    """What is told of a subject, a block manager or a kernel, beside its checks."""
-
-    @property
-    def seed(self) -> int: ...
-    @property
-    def undeclared(self) -> tuple[str, ...]: ...
 
 
 class Check(NamedTuple):
@@ -251,8 +243,6 @@ class BlockManagerSuite:
     def test(self, check: Check, record_property: Callable[[str, object], None]) -> None:
         """One check. What it did is among the properties of the report."""
         import pytest  # noqa: PLC0415  # as above
-
-        from pagedkv.conformance.plugin.summary import properties  # noqa: PLC0415  # as above
 
         done: Measures = {}
         report = why = ""

@@ -8,9 +8,9 @@ from typing import Final
 from pagedkv.conformance.differential.violation import Violation, raised
 from pagedkv.conformance.failures.entries import of_subject
 from pagedkv.conformance.failures.known import Excuse, KnownFailure, load
+from pagedkv.conformance.importing import install_hint, no_subject
 from pagedkv.conformance.programs.counting import exercised
 from pagedkv.conformance.programs.plans import probe
-from pagedkv.conformance.subjects import install_hint, no_subject
 from pagedkv.conformance.subjects import subject as subject_named
 from pagedkv.conformance.suite.profiles import Profile, profile, seed_of_commit
 from pagedkv.spec import Misuse

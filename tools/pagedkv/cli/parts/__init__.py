@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from pagedkv.cli.inputs import BadInput, aside, progress
 from pagedkv.cli.report import Section, merged
-from pagedkv.conformance.subjects import install_hint
+from pagedkv.conformance.importing import install_hint
 
 
 @dataclass(frozen=True)
