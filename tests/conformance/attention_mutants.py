@@ -56,6 +56,10 @@ LAST_ROW_REPEATED = """        out[end:] = out[end - 1]
 LONGEST_SPLIT = "-(-int(problem.seq_lens.max()) // (2 * TILE))) * TILE"
 """Two splits, cut where the longest request of the batch has its middle."""
 
+VALUES_TURNED = """*((positions[::-1], seen[::-1]) if first == 25 * TILE else (positions, seen)), head)
+        scores ="""
+"""The values of one tile, far from the ends, in reverse."""
+
 
 def tiled(name: str, laws: str, *replacements: tuple[str, str]) -> Mutant:
     """A mutant of the tiled kernel; at least one of `laws` (separated by spaces) must name it."""
@@ -202,4 +206,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ("np.arange(first, first + TILE)", f"np.arange(first, first + {SMALLER_BESIDE_A_PROMPT})"),
     ),
     tiled("split_depends_on_the_longest", "batch_invariance", ("-(-length // TILE)) * TILE", LONGEST_SPLIT)),
+    tiled("values_of_a_far_tile_reversed", "one_hot", ("positions, seen, head)\n        scores =", VALUES_TURNED)),
 )
+
+LARGE_MUTANTS: tuple[Mutant, ...] = (
+    tiled("positions_in_16_bits", "census one_hot", ("request])\n    rows =", "request]) % 2**16\n    rows =")),
+    tiled(
+        "splits_past_the_128th_not_merged",
+        "census one_hot",
+        ("whole = max(1, -(-length // TILE)) * TILE", "whole = min(512, max(1, -(-length // TILE)) * TILE)"),
+        ("range(0, max(1, length), size)]", "range(0, max(1, length), size)][:128]"),
+    ),
+    tiled(
+        "requests_past_the_1024th",
+        "census bound",
+        ("enumerate(problem.query_lens)", "enumerate(problem.query_lens[:1024])"),
+    ),
+)
+"""Of what only requests and batches as large as those of compiled kernels show."""

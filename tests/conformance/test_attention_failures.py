@@ -4,9 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
-from pagedkv.conformance.attention import Case, Configuration, Failure, planned_checks, run
+from pagedkv.conformance.attention import Case, Configuration, Failure, check_law, planned_checks, run
+from pagedkv.conformance.attention.cases import case_of
+from pagedkv.conformance.attention.held import held, smallest
+from pagedkv.conformance.attention.shapes import DEEPEST, MOST_REQUESTS
+from pagedkv.conformance.attention.smaller import smaller
 from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, RoundingModel
 from pagedkv.spec.words import Misuse
 from tests.conformance.attention_mutants import MUTANTS
@@ -47,12 +52,43 @@ def test_the_shapes_of_a_subject_are_taken_in_turns_unless_one_is_fixed() -> Non
 def test_no_smaller_case_has_more_rows_than_positions(case: Case) -> None:
     seen, todo = {case}, [case]
     while todo:
-        new = set(todo.pop().smaller()) - seen
+        new = set(smaller(todo.pop())) - seen
         assert all(rows <= length for each in new for length, rows in zip(each.lengths, each.query_lens, strict=True))
         seen |= new
         todo += new
     assert any(sum(each.query_lens) == 1 == sum(each.lengths) for each in seen)
     assert len(case.lengths) < 3 or any(len(each.lengths) == 2 for each in seen)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "small"),
+    [
+        (lambda lengths, rows: max(lengths) > 2**16, lambda lengths: lengths == (2**16 + 1,)),
+        (lambda lengths, rows: max(lengths) > 40_000, lambda lengths: len(lengths) == 1 and lengths[0] < 41_000),
+        (lambda lengths, rows: max(lengths) > 4, lambda lengths: lengths == (5,)),
+        (lambda lengths, rows: len(lengths) > 40, lambda lengths: 40 < len(lengths) < 60),
+        (lambda lengths, rows: len(lengths) > 1024, lambda lengths: len(lengths) == MOST_REQUESTS),
+        (lambda lengths, rows: 5 in rows, lambda lengths: lengths == (3,)),
+    ],
+    ids=["past 16 bits", "long", "short after all", "many", "as many as there are", "one of many"],
+)
+def test_a_large_case_gets_small_within_the_attempts(
+    wrong: Callable[..., bool], small: Callable[[tuple[int, ...]], bool]
+) -> None:
+    class Wrong(TiledAttention):
+        def attend(self, problem: Problem) -> Any:
+            if wrong(problem.seq_lens.tolist(), problem.query_lens.tolist()):
+                raise IndexError
+            rows = np.zeros((*problem.query.shape[:2], problem.value_cache.shape[3]), np.float32)
+            return rows, rows[..., 0]
+
+    deep = replace(Case(head_dim=32, num_kv_heads=1), lengths=(DEEPEST, 4099), query_lens=(1, 20))
+    crowd = replace(Case(), lengths=(7, 3) * (MOST_REQUESTS // 2), query_lens=(1, 5) * (MOST_REQUESTS // 2))
+    case = next(each for each in (deep, crowd) if check_law(Wrong(), "duplicate_run", each))
+    found, _ = smallest(Wrong(), "duplicate_run", case, held(Wrong()).judge("duplicate_run", case))
+    assert small(found.lengths), found.describe()
+    assert len(found.describe()) < 300
+    assert case_of(found.describe()) == found
 
 
 def test_laws_that_say_the_same_are_told_together_and_what_was_never_tried_one_by_one() -> None:

@@ -20,9 +20,11 @@ from pagedkv.spec.attention_subject import AttentionCapabilities, Problem, Round
 from pagedkv.spec.masks import row_positions, seen
 from pagedkv.spec.words import Misuse
 from tests.conformance.attention_kernel_mutants import KERNEL_MUTANTS
-from tests.conformance.attention_mutants import MUTANTS, TILED
+from tests.conformance.attention_mutants import LARGE_MUTANTS, MUTANTS, TILED
 from tests.conformance.attention_tiled import TiledAttention
 from tests.conformance.mutants.mutation import Mutant
+
+SIZES: tuple[Size, Size] = ("tiny", "full")
 
 
 def test_a_right_kernel_passes() -> None:
@@ -61,6 +63,15 @@ def test_every_mutant_is_caught_by_a_law_that_names_it(mutant: Mutant) -> None:
         for check in planned_checks(subject, each, "tiny")
     )
     assert any(check_law(subject, law, case) for law, case in planned if law in laws), f"{mutant.name} survives {laws}"
+
+
+@pytest.mark.parametrize("mutant", LARGE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_what_only_large_launches_show_they_show(mutant: Mutant) -> None:
+    subject, laws = mutant.load()(), mutant.breaks.split()
+    planned = {size: planned_checks(subject, Configuration("float32"), size) for size in SIZES}
+    tiny, full = ([(law, case) for law, case in planned[size] if law in laws] for size in SIZES)
+    assert not any(check_law(subject, law, case) for law, case in tiny)
+    assert any(check_law(subject, law, case) for law, case in full if sum(case.lengths) > 850)
 
 
 ROUNDED = ("(weights[:, None] @ values)", "(round_to(weights, problem.dtype).astype(np.float32)[:, None] @ values)")

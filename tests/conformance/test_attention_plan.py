@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from pagedkv.conformance.attention import Case
+from pagedkv.conformance.attention import Case, Configuration, planned_checks, with_positions
 from pagedkv.conformance.attention.cases import FEW, SHAPES, STYLES, contents
 from pagedkv.conformance.attention.placement import place
 from pagedkv.conformance.attention.plan import OPTIONS, Check, Size, checks, configurations
-from pagedkv.conformance.attention.shapes import DIMS
+from pagedkv.conformance.attention.shapes import DEEPEST, DIMS, MOST_ELEMENTS
 from pagedkv.spec.attention import logits
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from tests.conformance.attention_tiled import TiledAttention
@@ -146,6 +146,69 @@ def test_values_have_their_own_width() -> None:
     assert (launch.key_cache.shape[3], launch.value_cache.shape[3]) == (16, 24)
     assert case.features() == ("value_dim",)
     assert Case(head_dim=16, value_dim=16).features() == ()
+
+
+@pytest.mark.parametrize("law", ["one_hot", "census"])
+def test_a_compiled_kernel_meets_more_positions_than_16_bits_count(law: str) -> None:
+    deep = [case for case in cases("full", law) if max(case.lengths) > 2**16]
+    assert {case.window is None for case in deep} == {True, False}
+    assert {(case.split_size, max(case.query_lens)) for case in deep} == {(None, 20)}
+    decodes = plan("full", replace(EVERYTHING, causal_prefill=False))
+    assert any(max(c.lengths) > 2**16 and max(c.query_lens) == 1 for name, c in decodes if name == law)
+
+
+SHAPES_OF_MODELS: tuple[dict[str, int], ...] = (
+    {},
+    {"block_size": 16, "num_kv_heads": 8, "group": 4, "head_dim": 128},
+    {"block_size": 64, "head_dim": 64},
+)
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("shape", SHAPES_OF_MODELS)
+def test_a_compiled_kernel_meets_more_requests_than_a_scheduler_has_threads(
+    shape: dict[str, int], several: bool
+) -> None:
+    class Subject(TiledAttention):
+        capabilities = replace(EVERYTHING, causal_prefill=several)
+
+    planned = planned_checks(Subject(), Configuration("float32"), "full", shape=shape)
+    for wanted in ("bound", "one_hot", "census"):
+        (batch,) = (case for law, case in planned if law == wanted and len(case.lengths) > 1024)
+        found = [(length, rows) for _, length, rows in requests([batch])]
+        usual = with_positions(batch)
+        assert usual is not None
+        assert len(usual.lengths) > 1024
+        assert {length for length, _ in found} == set(range(2 * batch.block_size + 2))
+        assert {rows for _, rows in found} == ({0, 1, 2, 3, 4, 5} if several else {1})
+        assert not several or any(rows > length > 0 for length, rows in found)
+
+
+@pytest.mark.parametrize("shape", [{"block_size": 16, "num_kv_heads": 4, "head_dim": 128}, {"head_dim": 256}])
+def test_the_long_request_keeps_its_length_in_the_shapes_of_models(shape: dict[str, int]) -> None:
+    planned = planned_checks(TiledAttention(), Configuration("float32"), "full", shape=shape)
+    assert max(max(case.lengths) for _, case in planned) == DEEPEST
+
+
+@pytest.mark.parametrize("shape", [{"num_kv_heads": 32, "head_dim": 128}, {"block_size": 256, "num_kv_heads": 32}])
+def test_many_heads_fit_into_memory_all_the_same(shape: dict[str, int]) -> None:
+    planned = planned_checks(TiledAttention(), Configuration("float32"), "full", shape=shape)
+    for _, case in planned:
+        slots = case.block_size * sum(-(-length // case.block_size) for length in case.lengths)
+        assert slots * case.num_kv_heads * max(case.dims) <= 1.3 * MOST_ELEMENTS
+    assert max(max(case.lengths) for _, case in planned) > 4096
+    assert max(len(case.lengths) for _, case in planned) > 32
+
+
+def test_lengths_lie_around_the_blocks_of_a_fixed_shape() -> None:
+    for _, case in planned_checks(TiledAttention(), Configuration("float32"), "full", shape={"block_size": 48}):
+        assert case.block_size == 48
+    decodes = [
+        c
+        for law, c in planned_checks(TiledAttention(), Configuration("float32"), "full", shape={"block_size": 48})
+        if law == "bound" and set(c.shapes()) == {"decode"}
+    ]
+    assert {47, 48, 49} <= {length for case in decodes for length in case.lengths}
 
 
 def test_an_interpreted_run_stays_small() -> None:

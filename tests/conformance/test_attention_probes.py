@@ -8,7 +8,7 @@ from pagedkv.conformance.attention.bench import Bench
 from pagedkv.conformance.attention.judging import judge
 from pagedkv.conformance.attention.probes import CODE, census, codes, one_hot
 from pagedkv.optimized.attention.subject import OptimizedAttention
-from pagedkv.spec.attention_subject import Problem
+from pagedkv.spec.attention_subject import Problem, RoundingModel
 from tests.conformance.attention_tiled import TiledAttention
 
 LONG = (816, 1025, 1281)
@@ -19,12 +19,14 @@ LONG = (816, 1025, 1281)
     ("length", "width"), [(0, 3), (1, 1), (2, 1), (16, 4), (1281, 16), (1281, 11), (600, 61), (600, 63), (600, 256)]
 )
 def test_codes_are_distinct_however_few_there_are(length: int, width: int) -> None:
-    drawn = codes(np.random.default_rng(0), length, (3, width))
+    drawn, distance = codes(np.random.default_rng(0), length, (3, width))
     assert drawn.shape == (length, 3, width)
     assert set(np.unique(drawn)) <= {-CODE, CODE}
     for head in range(3):
         assert len(np.unique(drawn[:, head], axis=0)) == length
-    assert length < 2 or (drawn[:, 0] != drawn[:, 1]).any()
+        differ = (drawn[:100, None, head] != drawn[None, :, head]).sum(axis=-1)
+        assert 1 <= distance <= min(differ[differ > 0], default=width)
+    assert length < 2 or width < 3 or (drawn[:, 0] != drawn[:, 1]).any()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -74,3 +76,48 @@ def test_a_lost_position_shows_in_every_format() -> None:
     for dtype in ("float32", "float16", "bfloat16"):
         case = Case(dtype=dtype, lengths=(65,), num_kv_heads=1, group=1)
         assert "counted" in (check_law(Short(backend="torch"), "census", case) or "")
+
+
+def test_few_launches_reach_all_over_a_long_request() -> None:
+    """Its ends, and of its cuts not only those at the beginning."""
+    asked: list[int] = []
+
+    class Asked(TiledAttention):
+        def attend(self, problem: Problem) -> tuple[object, object]:
+            keys = problem.key_cache[problem.block_tables[0, :64]].reshape(1024, 64)
+            asked.extend((problem.query[0] @ keys.T).argmax(axis=1).tolist())
+            return super().attend(problem)
+
+    case = Case(lengths=(1024,), num_kv_heads=1, block_size=16, head_dim=64, split_size=256)
+    assert one_hot(Bench(Asked()), case) == 8
+    assert {0, 1023} <= set(asked)
+    assert len({position // 256 for position in asked}) == 4
+    assert all(position % 256 in (0, 255) for position in asked)
+
+
+class Fused(TiledAttention):
+    """A decode of one request as FlashAttention-2 has it: exp2(c s - round(c max)) in one rounding, and weights in the
+    format of the values, while the sum is of what they were."""
+
+    def rounding(self, problem: Problem) -> RoundingModel:
+        return RoundingModel(tile=max(1, int(problem.seq_lens.max())), num_tiles=1, u_weights=2.0**-11)
+
+    def attend(self, problem: Problem) -> tuple[object, object]:
+        places = np.divmod(np.arange(int(problem.seq_lens[0])), problem.key_cache.shape[1])
+        slots = problem.block_tables[0, places[0]], places[1], 0
+        keys, values = (cache[slots].astype(np.float32) for cache in (problem.key_cache, problem.value_cache))
+        scores = problem.query[0].astype(np.float32) @ keys.T
+        to_log2 = np.float32(problem.scale * np.log2(np.e))
+        largest = scores.max(axis=1, keepdims=True) * to_log2
+        weights = np.exp2((scores.astype(np.float64) * to_log2 - largest).astype(np.float32))
+        out = (weights.astype(np.float16).astype(np.float32) @ values) / weights.sum(axis=1, keepdims=True)
+        return out.astype(np.float16)[None], np.zeros((1, len(out)), np.float32)
+
+
+@pytest.mark.parametrize("length", [2048, 2049, 65_541])
+@pytest.mark.parametrize("head_dim", [32, 96, 192, 256])
+def test_logits_stay_small_enough_for_weights_of_16_bits(length: int, head_dim: int) -> None:
+    """The farther codes are apart, the smaller is the scale: else the largest weight is not 1, and no value comes back
+    to the bit."""
+    case = Case(dtype="float16", lengths=(length,), num_kv_heads=1, block_size=16, head_dim=head_dim)
+    assert one_hot(Bench(Fused()), case) == 8

@@ -131,6 +131,7 @@ def test_a_broken_law_is_told_and_its_case_runs_again(capsys: pytest.CaptureFixt
         (["--subject", f"{HERE}:Decodes", "--fix", "head_dim=0"], "expected FIELD=VALUE"),
         (["--subject", f"{HERE}:Decodes", "--law", "poison"], "--law and --case go together"),
         (["--subject", f"{HERE}:Decodes", "--law", "poison", "--case", "Case(9)"], "expected Case"),
+        (["--subject", f"{HERE}:Decodes", "--law", "poison", "--case", "Case(lengths=(1,) * 10**9)"], "expected Case"),
         (["--subject", f"{HERE}:Decodes", "--law", "poison", "--case", "print()"], "expected Case"),
         (["--subject", f"{HERE}:Decodes", "--law", "poison", "--case", "Case(length=9)"], "expected Case"),
         (["--subject", f"{HERE}:Decodes", "--law", "poison", "--case", "Case(dtype='fp8')"], "one of float32, float16"),

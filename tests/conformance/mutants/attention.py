@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import torch
 from pagedkv.conformance.attention import check_law, planned_checks
-from pagedkv.conformance.attention.plan import LAWS, configurations
+from pagedkv.conformance.attention.plan import LAWS, Size, configurations
 from pagedkv.optimized.audit.aot import audit_launch
 from pagedkv.optimized.launch import Launch
 
@@ -25,7 +25,7 @@ def oracle_of(law: str) -> str:
     return "poison" if law in UNREAD else OF_KIND[LAWS[law][0]]
 
 
-def hunt(mutant: Mutant, seed: int) -> Hunt:
+def hunt(mutant: Mutant, seed: int, size: Size = "tiny") -> Hunt:
     """Every law of every configuration, in the order of the plan, to the end of the configuration in which one breaks.
 
     So the other oracles have their chance with the same options, and at least so many checks.
@@ -33,8 +33,8 @@ def hunt(mutant: Mutant, seed: int) -> Hunt:
     torch.set_num_threads(1)
     subject = mutant.load()()
     checked, kills = dict.fromkeys(map(oracle_of, LAWS), 0), dict[str, Kill]()
-    for number, configuration in enumerate(configurations(subject.capabilities, "tiny")):
-        for law, case in planned_checks(subject, configuration, "tiny", seed):
+    for number, configuration in enumerate(configurations(subject.capabilities, size)):
+        for law, case in planned_checks(subject, configuration, size, seed):
             oracle = oracle_of(law)
             if oracle not in kills and not (kills and checked[oracle] >= AT_LEAST):
                 checked[oracle] += 1
@@ -43,6 +43,11 @@ def hunt(mutant: Mutant, seed: int) -> Hunt:
         if kills:
             break
     return Hunt(tuple(kills.values()))
+
+
+def hunt_large(mutant: Mutant, seed: int) -> Hunt:
+    """The same on the launches of compiled kernels."""
+    return hunt(mutant, seed, "full")
 
 
 def hunt_gather(mutant: Mutant, _seed: int) -> Hunt:

@@ -55,6 +55,13 @@ _POOL: Final = (
 _ATTENTION: Final = (
     Family("attention", "attention in tiles, in NumPy", "checks", attention_mutants.MUTANTS, attention.hunt),
     Family(
+        "attention-large",
+        "attention in tiles, on launches as of compiled kernels",
+        "checks",
+        attention_mutants.LARGE_MUTANTS,
+        attention.hunt_large,
+    ),
+    Family(
         "attention-kernels", "kernels that attend", "checks", attention_kernel_mutants.KERNEL_MUTANTS, attention.hunt
     ),
     Family("bug-kernels", "bugs of other projects, in the kernels that attend", "checks", BUG_KERNELS, attention.hunt),

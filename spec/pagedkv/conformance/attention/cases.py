@@ -7,9 +7,8 @@ smaller, which is what a report prints.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -99,13 +98,13 @@ class Case:
         return [SHAPES[(rows > 1) + (rows > FEW)] for rows in self.query_lens for _ in range(rows)]
 
     def describe(self) -> str:
-        """The fields that differ from the defaults, on one line.
+        """The fields that differ from the defaults, on one line, which `case_of` reads.
 
         >>> Case(lengths=(9,), window=3).describe()
         'Case(lengths=(9,), window=3)'
         """
-        changed = {name: value for name, value in vars(self).items() if value != getattr(_DEFAULT, name)}
-        return f"Case({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        changed = {name: value for name, value in vars(self).items() if value != getattr(DEFAULT, name)}
+        return f"Case({', '.join(f'{name}={_written(value)}' for name, value in changed.items())})"
 
     def features(self) -> tuple[str, ...]:
         """The capabilities among `FEATURES` that a launch of this case needs."""
@@ -130,64 +129,43 @@ class Case:
             first, last = max(0, position - self.window + 1), min(last, position + self.window - 1)
         return np.arange(first, last + 1)
 
-    def smaller(self) -> Iterator[Self]:
-        """Cases that are simpler than this one in one way, boldest first. None of their requests has more rows than
-        positions, unless it had before."""
-        count = len(self.lengths)
-        for index in range(count if count > 1 else 0):
-            yield self._only([index])
-        for index in range(count if count > 2 else 0):
-            yield self._only([other for other in range(count) if other != index])
-        for name in _PLAIN:
-            if getattr(self, name) != getattr(_DEFAULT, name):
-                yield replace(self, **{name: getattr(_DEFAULT, name)})
-        for name, numbers in _FEW.items():
-            for number in numbers:
-                if number < (getattr(self, name) or 0):
-                    yield replace(self, **{name: number})
-        for index, length in enumerate(self.lengths):
-            rows = self.query_lens[index]
-            least = int(0 < rows <= length)
-            for shorter in sorted({length // 2, length - self.block_size, length - 1}):
-                if least <= shorter < length:
-                    yield self._with(index, shorter, min(rows, max(1, shorter)))
-            if rows > 1:
-                yield self._with(index, length, 1)
-                yield self._with(index, length, rows - 1)
 
-    def _only(self, requests: list[int]) -> Self:
-        lengths, query_lens = ([numbers[each] for each in requests] for numbers in (self.lengths, self.query_lens))
-        return replace(self, lengths=tuple(lengths), query_lens=tuple(query_lens))
+DEFAULT = Case()
 
-    def _with(self, index: int, length: int, rows: int) -> Self:
-        lengths, query_lens = list(self.lengths), list(self.query_lens)
-        lengths[index], query_lens[index] = length, rows
-        return replace(self, lengths=tuple(lengths), query_lens=tuple(query_lens))
+PARTS = 16
+"""Into which the requests of a case are cut to make it smaller, if there are more; so many, all alike, are written as a
+product."""
 
 
-_DEFAULT = Case()
-_PLAIN = (
-    "window", "softcap", "alibi", "sinks", "split_size", "value_dim", "style", "causal", "head_dim", "block_size",
-    "seed",
-)  # fmt: skip
-"""Fields that a simpler case has as `Case()` has them."""
-_FEW: Mapping[str, tuple[Any, ...]] = {"window": (1, 3), "group": (1, 2), "num_kv_heads": (1, 2)}
-"""Smaller numbers of others that it may have."""
+def _written(value: Any) -> str:
+    alike = isinstance(value, tuple) and len(value) > PARTS and len(set(value)) == 1
+    return f"({value[0]},) * {len(value)}" if alike else repr(value)
 
 
 def case_of(text: str) -> Case:
-    """The case that a report prints: literals only, nothing else is evaluated. `Misuse` if it is none.
+    """The case that a report prints: literals, and a tuple times a number, only; nothing else is evaluated. `Misuse` if
+    it is none.
 
     >>> case_of("Case(lengths=(9,), window=3)").window
     3
+    >>> case_of(Case(lengths=(2,) * 40, query_lens=(1,) * 40).describe()).lengths == (2,) * 40
+    True
     """
     try:
         call = ast.parse(text, mode="eval").body
         if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Case" or call.args:
             raise ValueError("no Case(...)")
-        return Case(**{str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
+        return Case(**{str(word.arg): _read(word.value) for word in call.keywords})
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise Misuse("case", text, f"Case(name=value, ...) as a report prints it ({error})") from error
+
+
+def _read(node: ast.expr) -> Any:
+    """What `_written` has written."""
+    match node:
+        case ast.BinOp(ast.Tuple([one]), ast.Mult(), ast.Constant(int(times))) if times < 2**16:
+            return (ast.literal_eval(one),) * times
+    return ast.literal_eval(node)
 
 
 def with_positions(case: Case) -> Case | None:

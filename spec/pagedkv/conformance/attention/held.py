@@ -12,6 +12,7 @@ from pagedkv.conformance.attention.cases import Case, contents
 from pagedkv.conformance.attention.declared import Undeclared, fit, rounding
 from pagedkv.conformance.attention.judging import Judged, judge
 from pagedkv.conformance.attention.placement import place
+from pagedkv.conformance.attention.smaller import smaller
 from pagedkv.conformance.differential.in_time import attempting
 from pagedkv.spec.attention_subject import AttentionCapabilities, AttentionSubject
 
@@ -146,17 +147,17 @@ def smallest(
     case, or something else there, is another fault.
     """
     subject, first = held(subject), (case, found)
-    smaller, until = case.smaller(), time.monotonic() + subject.shrink_s
+    candidates, until = smaller(case), time.monotonic() + subject.shrink_s
     with attempting():
         for _ in range(MAX_SHRINKS):
-            candidate = next(smaller, None)
+            candidate = next(candidates, None)
             if candidate is None or time.monotonic() > until:
                 break
             if subject.fit(candidate) != candidate or any(getattr(candidate, n) != getattr(case, n) for n in fixed):
                 continue
             judged = subject.judge(law, candidate, fresh=True)
             if judged.detail is not None and judged.how == found.how:
-                case, found, smaller = candidate, judged, candidate.smaller()
+                case, found, candidates = candidate, judged, smaller(candidate)
     if found.ended and case != first[0]:  # again, with all the time that it has if it is not one attempt of many
         found = subject.judge(law, case, fresh=True)
     return (case, found) if found.how == first[1].how else first

@@ -5,22 +5,25 @@ dims, groups and block sizes take turns over configurations and classes, so that
 "tiny" suits an interpreted kernel at milliseconds a loop iteration, "full" a compiled one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal, NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pagedkv.conformance.attention.bench import Law
 from pagedkv.conformance.attention.cases import STYLES, Case
 from pagedkv.conformance.attention.numeric import BOUNDS
 from pagedkv.conformance.attention.probes import PROBES
 from pagedkv.conformance.attention.relations import RELATIONS
-from pagedkv.conformance.attention.shapes import DIMS, LAUNCHES, SMALL, Dims, shaped, with_dims
+from pagedkv.conformance.attention.shapes import DEEP, DIMS, LAUNCHES, SMALL, Dims, deep, many, shaped, with_dims
 from pagedkv.conformance.attention.writes import WRITES
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import ceil_div
 
 Size: TypeAlias = Literal["tiny", "full"]
+Shape: TypeAlias = Mapping[str, int]
+"""Fields of a case that are fixed, for a kernel made for them."""
 
 OPTIONS = ("non_causal", "window", "softcap", "alibi", "sinks")
 """Capabilities that a launch of any shape can use."""
@@ -83,27 +86,40 @@ def configurations(capabilities: AttentionCapabilities, size: Size) -> list[Conf
 
 
 def checks(
-    configuration: Configuration, capabilities: AttentionCapabilities, size: Size, tile: int, seed: int
+    configuration: Configuration,
+    capabilities: AttentionCapabilities,
+    size: Size,
+    tile: int,
+    seed: int,
+    shape: Shape = MappingProxyType({}),
 ) -> Iterator[Check]:
-    """The checks of a configuration. `tile` is the subject's, in tokens."""
+    """The checks of a configuration. `tile` is the subject's, in tokens; `shape` what is fixed of every case."""
+    fixed: dict[str, Any] = dict(shape)
     wanted = set(configuration.features)
-    for check in _Planner(configuration, capabilities, size, tile, seed).checks():
-        if wanted <= set(check.case.features()):
-            yield check
+    for law, case in _Planner(configuration, capabilities, size, tile, seed, fixed).checks():
+        if wanted <= set(case.features()):
+            yield Check(law, replace(case, **fixed))
 
 
 class _Planner:
     """Makes the checks of one configuration."""
 
     def __init__(
-        self, configuration: Configuration, capabilities: AttentionCapabilities, size: Size, tile: int, seed: int
+        self,
+        configuration: Configuration,
+        capabilities: AttentionCapabilities,
+        size: Size,
+        tile: int,
+        seed: int,
+        fixed: dict[str, Any],
     ) -> None:
-        options = [name for name in OPTIONS if name in configuration.features]
+        self.options = options = [name for name in OPTIONS if name in configuration.features]
         self.capabilities, self.full = capabilities, size == "full"
         self.several = capabilities.causal_prefill
         self.step = min(max(16, 16 * ceil_div(tile, 16)), 64) if self.full else 16  # kernels split at multiples of 16
         self.first = configuration.dtype == capabilities.dtypes[0]
         self.plain, self.together = not options, len(options) > 2
+        self.fixed = fixed
         self.thorough = self.full or (self.first and (self.plain or self.together))
         self.turn = sum(OPTIONS.index(name) + 1 for name in options)
         self.turn += 3 * capabilities.dtypes.index(configuration.dtype)
@@ -134,6 +150,7 @@ class _Planner:
             for rows in dict.fromkeys((only_itself.query_lens, (1, 1, 1))):
                 laws = [*self.bounds, *PROBES, *self._among(["dead_blocks"])]
                 yield from self._each(laws, replace(only_itself, query_lens=rows))
+        yield from self._extreme()
         yield from self._styled()
         if self.plain and self.capabilities.writes:
             yield from self._each(list(WRITES), self.base)
@@ -149,7 +166,7 @@ class _Planner:
         return (Check(law, case) for law in laws)
 
     def _with(self, dims: Dims) -> Case:
-        return with_dims(self.base, dims, value_dim=self.capabilities.value_dim)
+        return replace(with_dims(self.base, dims, value_dim=self.capabilities.value_dim), **self.fixed)
 
     def _moved(self) -> Case:
         """A small launch that is laid out again and again: a decode, a chunk of a prompt and a few rows."""
@@ -172,6 +189,19 @@ class _Planner:
         if self.thorough and largest and turn == self.turn:
             whole = replace(case, split_size=None)  # the subject splits as it likes
             yield from self._each(self._declared(("batch_invariance", "split_invariance")), whole)
+
+    def _extreme(self) -> Iterator[Check]:
+        """One request past what 16 bits count, and more requests than a scheduler has threads.
+
+        A bound on sums so long sees no lost token. The probes do, though in 16 bits only where many are lost.
+        """
+        if not (self.full and self.first):
+            return
+        if self.options in ([], ["window"]):
+            yield from self._each(PROBES, deep(self._with(DEEP), several=self.several))
+        if self.plain:
+            crowd = many(self._with(SMALL[0]), several=self.several)
+            yield from self._each((*self.bounds, *PROBES), crowd)
 
     def _styled(self) -> Iterator[Check]:
         """Inputs that hurt: huge, equal and denormal logits, rising ones, and softcap past the range of exp."""

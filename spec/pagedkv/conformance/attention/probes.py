@@ -35,7 +35,7 @@ GAP = 160.0
 
 
 def one_hot(bench: Bench, case: Case, sweeps: int | None = None) -> int:
-    """Every row reads one position a query head, boundaries of blocks, tiles and masks first, then all others.
+    """Every row reads one position a query head: the ends of what it sees and cuts of splits, tiles and blocks first.
 
     A launch reads as many positions a row as there are query heads. At most `sweeps` launches; unless given, 4, or as
     many as read 16 positions. Not applicable where some request has more positions than there are codes.
@@ -81,18 +81,25 @@ PROBES: dict[str, Law] = {"one_hot": one_hot, "census": census}
 """Both probes by name."""
 
 
-def codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> Any:
-    """(length, num_kv_heads, head_dim) of ±8, no two rows of a head equal; `length` <= 2**head_dim.
+def codes(rng: np.random.Generator, length: int, size: tuple[int, int]) -> tuple[Any, int]:
+    """((length, num_kv_heads, head_dim) of ±8; in how many places any two rows of a head differ at least).
 
-    The leading digits are those of numbers drawn without replacement, the others are random.
+    A random linear code: sums of some rows of a random matrix of bits, one for each digit of a number. Two sums differ
+    where their own sum is not 0, so that the distance is the weight of the lightest. `length` <= 2**head_dim.
     """
     heads, width = size
-    key = rng.choice(np.array([-CODE, CODE]), size=(length, heads, width))
-    digits = np.arange(min(width, 62))
+    digits = max(1, (length - 1).bit_length())
+    key, distance = np.empty((length, heads, width)), width
     for head in range(heads):
-        numbers = rng.choice(2 ** len(digits), size=length, replace=False)
-        key[:, head, digits] = CODE * (2.0 * (numbers[:, None] >> digits & 1) - 1.0)
-    return key
+        matrix = rng.random((digits, width)) < 0.5
+        matrix[:, rng.permutation(width)[:digits]] = np.eye(digits)  # no sum is 0 but the empty one
+        sums = np.zeros((1, width), dtype=bool)
+        for row in matrix:
+            sums = np.concatenate([sums, sums ^ row])
+        distance = min(distance, int(sums[1:].sum(axis=1).min()))
+        drawn = sums[rng.choice(len(sums), size=length, replace=False)] ^ (rng.random(width) < 0.5)
+        key[:, head] = CODE * (2.0 * drawn - 1.0)
+    return key, distance
 
 
 def _codes(case: Case) -> Contents:
@@ -101,8 +108,8 @@ def _codes(case: Case) -> Contents:
     size, value_size = ((case.num_kv_heads, dim) for dim in case.dims)
     keys, distance = [], case.head_dim
     for length in case.lengths:
-        key = codes(rng, length, size)
-        distance = min([distance, *(_distance(key[:, head]) for head in range(size[0]))])
+        key, apart = codes(rng, length, size)
+        distance = min(distance, apart)
         keys.append(cast(key, case.dtype))
     slopes = alibi_slopes(case.num_q_heads) if case.alibi else None
     reach = float(max(slopes)) * max(case.lengths, default=0) if slopes is not None else 0.0
@@ -124,23 +131,18 @@ def _zeros(case: Case) -> tuple[Any, ...]:
     return tuple(np.zeros((rows, case.num_q_heads, case.head_dim), storage(case.dtype)) for rows in case.query_lens)
 
 
-def _distance(codes: Any) -> int:
-    """The least number of places in which two codes differ."""
-    length, width = codes.shape
-    if length < 2:
-        return int(width)
-    products = codes @ codes.T / (CODE * CODE)
-    return int((width - np.max(products[~np.eye(length, dtype=bool)])) // 2)
-
-
 def _ordered(case: Case, request: int, row: int, tile: int) -> list[int]:
-    """The positions that a row sees, boundaries first."""
-    seen = [int(position) for position in case.sees(request, row)]
-    if not seen:
-        return []
-    steps = {case.block_size, tile, case.split_size or tile}
-    first = {seen[0], seen[-1], *(p for step in steps for p in seen if p % step in (0, step - 1))}
-    return sorted(first) + [position for position in seen if position not in first]
+    """The positions that a row sees: its ends, then the cuts of splits, tiles and blocks, larger ones first, the rest.
+
+    Those of a kind are shuffled, so that a few launches reach all over a long request; by the position of the row, so
+    that it is asked the same if other rows and requests are left out.
+    """
+    seen = case.sees(request, row)
+    rng = np.random.default_rng((case.seed, 23, case.lengths[request], case.query_lens[request] - row))
+    steps = sorted({case.block_size, tile, case.split_size or tile}, reverse=True)
+    cuts = [seen[np.isin(seen % step, (0, step - 1))] for step in steps]
+    kinds = [seen[[0, -1]] if len(seen) else seen, *cuts, seen]
+    return [int(position) for position in dict.fromkeys(p for kind in kinds for p in rng.permutation(kind))]
 
 
 def _pick(aim: Sequence[int], start: int, count: int) -> list[int]:

@@ -2,15 +2,15 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from pagedkv.conformance.attention.cases import FEATURES, Case, with_positions
 from pagedkv.conformance.attention.held import Held, held, smallest
 from pagedkv.conformance.attention.judging import ANSWER, Judged
 from pagedkv.conformance.attention.pins import Pin, changed
-from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Size, checks, configurations
+from pagedkv.conformance.attention.plan import LAWS, NEEDS, Check, Configuration, Shape, Size, checks, configurations
 from pagedkv.conformance.attention.report import (
     AttentionReport,
     ConfigurationReport,
@@ -23,8 +23,6 @@ from pagedkv.spec.words import Misuse
 
 SHAPE = frozenset({"block_size", "num_kv_heads", "group", "head_dim", "value_dim"})
 """Fields of a case that may be fixed."""
-
-Shape: TypeAlias = Mapping[str, int]
 
 
 def run(
@@ -114,8 +112,7 @@ def shapes_of(subject: AttentionSubject | Held, shape: Shape | None = None) -> S
 def _planned(subject: Held, configuration: Configuration, size: Size, seed: int, shape: Shape) -> list[Check]:
     fixed: dict[str, Any] = dict(shape)
     least = replace(Case(dtype=configuration.dtype), **fixed)
-    planned = checks(configuration, subject.capabilities, size, subject.tile(least), seed)
-    return [Check(law, replace(case, **fixed)) for law, case in planned]
+    return [*checks(configuration, subject.capabilities, size, subject.tile(least), seed, shape)]
 
 
 @dataclass

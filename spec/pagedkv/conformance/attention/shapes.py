@@ -6,6 +6,7 @@ and no positions.
 """
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from pagedkv.conformance.attention.cases import Case
@@ -41,6 +42,9 @@ DIMS = (
 """Groups and head dims that are no powers of two, MQA and MHA, blocks smaller and larger than a tile, also such that a
 tile lies in two of them."""
 
+DEEP = Dims(4, 1, 2, 32)
+"""For one long request: a table of many entries, and a code for each position."""
+
 SMALL = tuple(dims for dims in DIMS if dims.block_size < 6 and dims.num_kv_heads * dims.group <= 4)
 """For relations: a short request has several blocks."""
 
@@ -52,6 +56,16 @@ ONE_SPLIT = 2048
 
 LAUNCHES = ("mixed", "decode", "several", "long")
 """All that a batch can hold; one row a request; several rows; many splits."""
+
+
+DEEPEST = 2**16 + 5
+"""Positions: more than 16 bits count."""
+
+MOST_REQUESTS = 1030
+"""Schedulers of batches go by groups of 32 and stop at 1,024 threads."""
+
+MOST_ELEMENTS = 512 * DEEPEST
+"""Of a cache, where somebody fixed the shape: 4 heads of 128 columns are as deep as all. Some gigabytes with copies."""
 
 
 def with_dims(case: Case, dims: Dims, *, value_dim: bool) -> Case:
@@ -108,3 +122,28 @@ def _larger(launch: str, step: int) -> Pairs:
         "mixed": ((5 * step + 1, 1), (2 * step + 1, 66)),
         "long": ((20 * step + 1, 8),),
     }[launch]
+
+
+def deep(base: Case, *, several: bool) -> Case:
+    """One long request, and the end of a long prompt if `several` rows are declared. The subject splits as it likes."""
+    room = _room(base)
+    lengths = min(DEEPEST, room), min(4099, room // 4)
+    case = replace(base, lengths=lengths, query_lens=(1, 20 if several else 1), split_size=None)
+    return case if base.window is None else replace(case, window=999)
+
+
+def many(base: Case, *, several: bool) -> Case:
+    """Many short requests around the ends of blocks, few of them odd: no positions, or rows, or more rows."""
+    block = base.block_size
+    turns = [divmod(number, 2 * block + 1) for number in range(MOST_REQUESTS)]
+    pairs = [(past + 1, min(past + 1, (1, 1, 2, 1, 5, 1)[turn % 6] if several else 1)) for turn, past in turns]
+    ends = accumulate(block * ceil_div(length, block) for length, _ in pairs)
+    kept = [pair for pair, end in zip(pairs, ends, strict=True) if end <= _room(base)]
+    odd = [(0, 1), (2, 5), (0, 2), (block, 0)] if several else [(0, 1)]
+    lengths, rows = zip(*kept, *odd, strict=True)
+    return replace(base, lengths=lengths, query_lens=rows, split_size=None)
+
+
+def _room(case: Case) -> int:
+    """Slots that a cache of these dimensions may have."""
+    return max(2048, MOST_ELEMENTS // (case.num_kv_heads * max(case.dims)))
