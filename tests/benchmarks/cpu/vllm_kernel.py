@@ -17,8 +17,7 @@ def instructions(given: Inputs) -> str:
 
 def vllm(given: Inputs, isa: str | None = None) -> Contender:
     """Its kernel by the path named, or that of the processor. Its plan of a step is not timed: layers share it."""
-    import_module("vllm._C")
-    ops: Any = import_module("vllm._custom_ops")
+    ops: Any = import_module("vllm._custom_ops")  # takes the library that the processor can run
     shape, isa = given.shape, isa or instructions(given)
     blocks, size = given.k_cache.shape[:2]
     cache = torch.zeros(blocks, NUM_KV_HEADS, 2 * size, HEAD_DIM, dtype=given.query.dtype)

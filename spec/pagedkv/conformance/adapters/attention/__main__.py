@@ -2,8 +2,8 @@
 
     python -m pagedkv.conformance.adapters.attention sdpa --out docs/conformance
 
-Exit code 0: every broken law has its verdict; 1: one has none; 2: the package that it needs is not installed. A single
-case is run again by `pagedkv attention --subject ... --law ... --case ...`, as the data says.
+Exit code 0: every broken law has its verdict; 1: one has none; 2: what it needs is not here, a package or a
+processor. A single case is run again by `pagedkv attention --subject ... --law ... --case ...`, as the data says.
 """
 
 import argparse

