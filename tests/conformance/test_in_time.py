@@ -1,5 +1,6 @@
 """The limit in this process: whom it interrupts, whom it tells, and that nothing of it is left."""
 
+import gc
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -94,7 +95,10 @@ def test_a_signal_at_the_very_end_interrupts_nothing(
 
 
 def test_a_signal_before_the_first_line_of_the_end_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, other = (cast(Any, SimpleNamespace(f_globals=names)) for names in (vars(module), globals()))
+    code = spins.__code__
+    own, other = (
+        cast(Any, SimpleNamespace(f_globals=names, f_code=code, f_back=None)) for names in (vars(module), globals())
+    )
     with suppress(Violation), in_time(None, 1.0) as watch:
         monkeypatch.setattr(time, "thread_time", lambda: watch.start + 5.0)
         watch._tick(signal.SIGVTALRM, own)
@@ -111,6 +115,28 @@ def test_whoever_waits_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     printed = capsys.readouterr()
     told = "append has computed for 10 s, and is interrupted after 60 s; process:NAME would end it after --limit-s\n"
     assert (printed.out, printed.err) == ("", told)
+
+
+def test_a_callback_of_the_garbage_collector_is_not_interrupted_and_what_follows_is() -> None:
+    """What is raised in it is lost, and a warning: an error, here."""
+    ended: list[str] = []
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        ended.append(phase)
+
+    def collects_and_spins() -> None:
+        gc.collect()
+        gc.callbacks.remove(callback)
+        spins()
+
+    gc.callbacks.append(callback)
+    with pytest.raises(Violation, match="no answer"), in_time(None, 0.01):
+        collects_and_spins()
+    assert ended == ["start", "stop"]
+    assert callback not in gc.callbacks
 
 
 def test_a_limit_inside_of_another_one_leaves_its_timer() -> None:

@@ -6,6 +6,7 @@ compiled code goes on, and so does what catches everything that is raised and tr
 its own, which `process:` before the name of a subject gives it.
 """
 
+import gc
 import signal
 import sys
 import threading
@@ -80,7 +81,7 @@ class in_time:
         if spent_s >= NOTICE_S and not self.told:
             self._tell(spent_s)
         at_its_end = not self.armed or (frame is not None and frame.f_globals is globals())
-        if spent_s >= self.limit_s and not at_its_end:
+        if spent_s >= self.limit_s and not at_its_end and not _collects(frame):
             self.interrupted = True
             raise Interrupted
 
@@ -90,3 +91,11 @@ class in_time:
         with suppress(Exception):  # stderr may be in the middle of another line: then the next time
             print(f"{told}; process:NAME would end it after --limit-s", file=sys.stderr, flush=True)
             self.told = True
+
+
+def _collects(frame: FrameType | None) -> bool:
+    """Whether somebody's callback of the garbage collector runs: what is raised there is printed, and goes nowhere."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None and frame.f_code not in callbacks:
+        frame = frame.f_back
+    return frame is not None
