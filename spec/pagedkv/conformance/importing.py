@@ -68,7 +68,7 @@ def _found(name: str, module_name: str, attribute: str) -> Any:
         raise Misuse("subject", name, f"a module that can be imported; {' '.join(told.split())}") from error
 
 
-def no_subject(made: object) -> str:
+def no_subject(made: Any) -> str:
     """What is wrong with what a factory made; empty if it is a subject. Raises what `made` raises.
 
     >>> no_subject(3)
@@ -77,7 +77,7 @@ def no_subject(made: object) -> str:
     it = f"the {type(made).__name__} that it made"
     if missing := [attribute for attribute in REQUIRED if not hasattr(made, attribute)]:
         return f"{it} has no {', '.join(missing)}"
-    declared: Any = made.capabilities  # type: ignore[attr-defined]  # it has one
+    declared = made.capabilities
     if not isinstance(declared, Capabilities):
         return f"{it} declares capabilities of type {type(declared).__name__}, not Capabilities"
     undone = [kind for kind in NEEDS if allows(declared, kind) and not hasattr(made, kind)]

