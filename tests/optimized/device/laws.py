@@ -97,7 +97,7 @@ def broken_invariant(make: Make, seed: int, count: int) -> str | None:
     pool = carried_out(draw_pool(rng), make)
     for call in calls(rng, pool, count):
         try:
-            call.on(pool)
+            seen(pool, call, JUNK[seed % len(JUNK)])
         except FAULTS as fault:
             return f"{call}: {fault!r}"
         for name, broken in zip(INVARIANTS, pool.check().tolist(), strict=True):
@@ -108,14 +108,14 @@ def broken_invariant(make: Make, seed: int, count: int) -> str | None:
 
 def wrong_order(launches: Any, seed: int, count: int) -> str | None:
     """Programs of a launch may run in any order: the same bits."""
-    rng = random.Random(seed)
+    rng, junk = random.Random(seed), JUNK[seed % len(JUNK)]
     pool = draw_pool(rng)
     for number, call in enumerate(calls(rng, pool, count)):
         plain, other = (carried_out(pool, interpreted(launches)) for _ in range(2))
         call.on(pool)
-        answer = call.on(plain)
+        answer = seen(plain, call, junk)
         with ordered(shuffled(seed + number) if number % 2 else _backwards):
-            again = call.on(other)
+            again = seen(other, call, junk)
         if not (alike(answer, again) and same(plain, other)):
             return f"{call}: {differences(plain, other)}"
     return None
@@ -134,7 +134,7 @@ def wrong_access(launches: Any, seed: int, count: int) -> str | None:
         twin = carried_out(pool, interpreted(launches))
         call.on(pool)
         with recording() as log:
-            call.on(twin)
+            seen(twin, call, JUNK[seed % len(JUNK)])
         if found := log.conflicts(atomics_declared=True):
             return f"{call}: {found[:2]}"
         for launch in log.launches:

@@ -7,20 +7,23 @@ import json
 import random
 import sys
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import pytest
-from pagedkv.optimized.device import launches, loops
+import torch
+from pagedkv.optimized.device import launches, loops, on_the_cpu
 from pagedkv.optimized.device.loops import giving_back
 from pagedkv.optimized.device.on_the_cpu import LoopOperations
 from pagedkv.optimized.loops.compiled import IS_COMPILED
+from torch import Tensor
 
 from tests.conformance.mutants.campaign import DATA, results
 from tests.conformance.mutants.catalogue import CATALOGUE, Entry
 from tests.conformance.mutants.device import OF_LOOPS, notices
 from tests.conformance.mutants.mutation import Mutant
 from tests.conformance.mutants.records import Kill
-from tests.optimized.device.laws import LAWS
+from tests.optimized.device.laws import LAWS, Law
 from tests.optimized.device.loop_mutants import LOOP_MUTANTS
 from tests.optimized.device.mutant_tool import KERNELS, LOOPS, kernel, loop, modules
 
@@ -71,6 +74,27 @@ def test_programs_of_another_seed_find_mutants_too(pytestconfig: pytest.Config) 
     for key in random.Random(seed).sample(soon, 3):
         law, loaded = laws_of(ENTRIES[key])[KNOWN[key].law], ENTRIES[key].mutant.load()  # type: ignore[union-attr]  # no CPU loop
         assert any(notices(law, loaded, seed, number) for number in range(PROGRAMS)), f"{key}, seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("laws", "made", "operations"), [(LAWS, launches, launches), (OF_LOOPS, on_the_cpu, LoopOperations)]
+)
+def test_no_law_depends_on_what_memory_held(
+    laws: dict[str, Law], made: ModuleType, operations: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a mutant that leaves memory as it was is noticed on one day, and not on another."""
+    unfilled: list[object] = []
+    real = torch.empty
+
+    def spied(*args: Any, **options: Any) -> Tensor:
+        if sys._getframe(1).f_globals["__name__"] == made.__name__:
+            unfilled.append(args)
+        return real(*args, **options)
+
+    monkeypatch.setattr(torch, "empty", spied)
+    for name, law in laws.items():
+        assert law(operations, SEED, 4) is None
+        assert not unfilled, name
 
 
 @pytest.mark.parametrize("law", LAWS)
