@@ -2,7 +2,9 @@
 
 import gc
 import signal
+import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import SimpleNamespace
@@ -117,26 +119,109 @@ def test_whoever_waits_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert (printed.out, printed.err) == ("", told)
 
 
-def test_a_callback_of_the_garbage_collector_is_not_interrupted_and_what_follows_is() -> None:
-    """What is raised in it is lost, and a warning: an error, here."""
-    ended: list[str] = []
+def computes(*_: object) -> None:
+    """For longer than it may."""
+    end = time.thread_time() + 0.05
+    while time.thread_time() < end:
+        pass
 
-    def callback(phase: str, info: dict[str, int]) -> None:
-        end = time.thread_time() + 0.05
-        while time.thread_time() < end:
-            pass
-        ended.append(phase)
 
-    def collects_and_spins() -> None:
-        gc.collect()
-        gc.callbacks.remove(callback)
+class Rubbish:
+    """What only the collector finds, and `tells` that it is gone."""
+
+    def __init__(self, tells: Callable[..., None]) -> None:
+        self.tells, self.itself = tells, self
+
+
+class Finalized(Rubbish):
+    def __del__(self) -> None:
+        self.tells()
+
+
+def of_the_collector(callback: Callable[..., None]) -> None:
+    gc.callbacks.append(callback)
+    gc.collect()
+    gc.callbacks.remove(callback)
+
+
+def of_a_weak_reference(callback: Callable[..., None]) -> None:
+    reference = weakref.ref(Rubbish(callback), callback)
+    gc.collect()
+    assert reference() is None
+
+
+def of_a_finalizer(callback: Callable[..., None]) -> None:
+    Finalized(callback)
+    gc.collect()
+
+
+CALLING_BACK = [of_the_collector, of_a_weak_reference, of_a_finalizer]
+
+
+@pytest.mark.parametrize("calls_back", CALLING_BACK)
+def test_what_is_called_while_garbage_is_collected_is_neither_interrupted_nor_counted(
+    calls_back: Callable[[Callable[..., None]], None],
+) -> None:
+    """What is raised in it is lost, and a warning: an error, here. It grows with what all others have left."""
+    gc.collect()
+    ended: list[object] = []
+
+    def callback(*given: object) -> None:
+        computes()
+        ended.append(given)
+
+    def calls_back_and_spins() -> None:
+        calls_back(callback)
         spins()
 
-    gc.callbacks.append(callback)
+    with in_time(None, 0.04):
+        calls_back(callback)
+    assert ended
+    with pytest.raises(Violation, match="no answer"), in_time(None, 0.04):
+        calls_back_and_spins()
+
+
+def test_what_hangs_while_garbage_is_collected_is_interrupted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT_S", 0.05)
     with pytest.raises(Violation, match="no answer"), in_time(None, 0.01):
-        collects_and_spins()
-    assert ended == ["start", "stop"]
-    assert callback not in gc.callbacks
+        of_a_finalizer(spins)
+
+
+def test_an_interruption_that_a_finalizer_swallows_is_no_warning_and_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    theirs = sys.unraisablehook
+
+    class Ends:
+        def __del__(self) -> None:
+            try:
+                spins()
+            finally:
+                if not told:
+                    raise KeyError("theirs, and told")
+
+    def leaves_it_and_spins() -> None:
+        Ends()
+        Ends()
+        spins()
+
+    with pytest.raises(Violation, match="no answer"), in_time(None, 0.01):
+        leaves_it_and_spins()
+    assert [each.exc_type for each in told] == [KeyError]
+    assert sys.unraisablehook == theirs
+
+
+@pytest.mark.parametrize("does", [*HANGS, lambda: None, gc.callbacks.clear])
+def test_the_collector_calls_nobody_of_ours_afterwards(does: Callable[[], object]) -> None:
+    before = list(gc.callbacks)
+    try:
+        with suppress(Violation), in_time(None, 0.01):
+            does()
+        assert [callback for callback in gc.callbacks if callback not in before] == []
+    finally:
+        gc.callbacks[:] = before
 
 
 def test_a_limit_inside_of_another_one_leaves_its_timer() -> None:
