@@ -210,6 +210,33 @@ MUTANTS: tuple[Mutant, ...] = (
 )
 
 LARGE_MUTANTS: tuple[Mutant, ...] = (
+    tiled("blocks_in_16_bits", "census one_hot", ("table[inside //", "table.astype(np.int16)[inside //")),
+    tiled(
+        "one_tile_in_four_read_again",
+        "census",
+        (
+            "    rows[seen] = pool",
+            "    inside = inside - TILE * ((inside >= 2**15) & (inside // TILE % 4 == 2))\n    rows[seen] = pool",
+        ),
+    ),
+    tiled(
+        "an_empty_split_behind_a_full_one",
+        "census one_hot",
+        (
+            "out[start:end, heads] = merged.reshape(rows, group, merged.shape[1])",
+            "out[start:end, heads] = merged.reshape(rows, group, merged.shape[1]) * (0 if length % 512 == 0 else 1)",
+        ),
+    ),
+    tiled(
+        "sink_lost_in_a_long_request",
+        "census",
+        ("None if problem.sinks is None else", "None if problem.sinks is None or length > 5000 else"),
+    ),
+    tiled(
+        "rows_past_the_128th_see_as_it_does",
+        "census one_hot",
+        ("np.arange(rows), group)", "np.minimum(np.arange(rows), 127), group)"),
+    ),
     tiled("positions_in_16_bits", "census one_hot", ("request])\n    rows =", "request]) % 2**16\n    rows =")),
     tiled(
         "splits_past_the_128th_not_merged",

@@ -157,6 +157,27 @@ def test_a_compiled_kernel_meets_more_positions_than_16_bits_count(law: str) -> 
     assert any(max(c.lengths) > 2**16 and max(c.query_lens) == 1 for name, c in decodes if name == law)
 
 
+def test_a_compiled_kernel_meets_more_blocks_than_16_bits_count_and_options_over_long_requests() -> None:
+    deep = [case for case in cases("full", "census") if max(case.lengths) > 2**16]
+    assert any(sum(case.lengths) // case.block_size > 2**16 for case in deep)
+    assert {name for case in deep for name in case.features()} >= set(OPTIONS)
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("shape", [{}, {"block_size": 16, "num_kv_heads": 8, "head_dim": 128}])
+def test_a_compiled_kernel_meets_lengths_around_powers_of_two(shape: dict[str, int], several: bool) -> None:
+    class Subject(TiledAttention):
+        capabilities = replace(EVERYTHING, causal_prefill=several)
+
+    planned = planned_checks(Subject(), Configuration("float32"), "full", shape=shape)
+    for law in ("census", "one_hot"):
+        found = {(n, rows) for _, n, rows in requests([c for name, c in planned if name == law])}
+        for power in (128, 256, 512, 1024, 2048, 4096):
+            assert {(power - 1, 1), (power, 1), (power + 1, 1)} <= found
+            assert not several or power == 4096 or (power + 3, 3) in found, "the first row of a chunk lies at it"
+        assert not several or max(rows for _, rows in found) == 300
+
+
 SHAPES_OF_MODELS: tuple[dict[str, int], ...] = (
     {},
     {"block_size": 16, "num_kv_heads": 8, "group": 4, "head_dim": 128},

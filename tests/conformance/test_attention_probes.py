@@ -9,7 +9,7 @@ from pagedkv.conformance.attention.judging import judge
 from pagedkv.conformance.attention.probes import CODE, census, codes, one_hot
 from pagedkv.optimized.attention.subject import OptimizedAttention
 from pagedkv.spec.attention_subject import Problem, RoundingModel
-from tests.conformance.attention_tiled import TiledAttention
+from tests.conformance.attention_tiled import TILE, TiledAttention
 
 LONG = (816, 1025, 1281)
 """As many positions as "full" has with tiles of 48 to 64."""
@@ -70,6 +70,42 @@ class Short(OptimizedAttention):
 @pytest.mark.parametrize("case", MANY, ids=Case.describe)
 def test_counts_that_the_format_rounds_fail_no_right_kernel(case: Case) -> None:
     assert census(Bench(OptimizedAttention(backend="torch")), case) > 0
+
+
+class Masked(Short):
+    """All that is wrong lies under a mask, where comparisons of NumPy see nothing."""
+
+    def attend(self, problem: Problem) -> tuple[object, object]:
+        out, lse = super().attend(problem)
+        return np.ma.masked_array(out, mask=True), lse
+
+
+@pytest.mark.parametrize("law", ["bound", "census", "one_hot"])
+def test_a_mask_hides_nothing(law: str) -> None:
+    assert check_law(Masked(backend="torch"), law, Case(lengths=(65,), num_kv_heads=1, group=1)) is not None
+
+
+class Divided(TiledAttention):
+    """Divides by the sum so far in every tile, as FlashAttention-1 does: sums of no power of two on the way to one."""
+
+    def attend(self, problem: Problem) -> tuple[object, object]:
+        out, total = np.float32(0), np.float32(0)
+        positions = np.arange(int(problem.seq_lens[0]))
+        slots = problem.block_tables[0][positions // problem.key_cache.shape[1]], positions % problem.key_cache.shape[1]
+        values, seen = problem.value_cache[slots][:, 0], positions[-int(problem.window or 0) :]
+        for first in range(0, len(positions), TILE):
+            tile = seen[(seen >= first) & (seen < first + TILE)]
+            if len(tile):
+                more = total + np.float32(len(tile))
+                out, total = (out * total + values[tile].sum(axis=0)) * (np.float32(1) / more), more
+        return np.asarray(out, np.float32)[None, None], np.zeros((1, 1), np.float32)
+
+
+@pytest.mark.parametrize("length", [67, 131, 70])
+def test_counts_of_a_kernel_that_divides_on_its_way_are_right(length: int) -> None:
+    """A count of 3.99999976 for 4, among a power of two, is rounding."""
+    case = Case(lengths=(length,), num_kv_heads=1, group=1, window=64)
+    assert census(Bench(Divided()), case) == 3
 
 
 def test_a_lost_position_shows_in_every_format() -> None:

@@ -78,8 +78,9 @@ class RoundingModel:
 
     def __post_init__(self) -> None:
         for name in ("tile", "num_tiles"):
-            if not isinstance(getattr(self, name), Integral) or not 0 <= getattr(self, name) < 2**31:
-                raise Misuse(name, getattr(self, name), "an integer from 0 to 2**31 - 1")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= int(value) < 2**31:
+                raise Misuse(name, value, "an integer from 0 to 2**31 - 1")
         for name in ("u_accumulate", "u_exp", "u_weights"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise Misuse(name, getattr(self, name), "a relative error, finite and >= 0")

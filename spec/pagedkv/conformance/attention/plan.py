@@ -16,7 +16,9 @@ from pagedkv.conformance.attention.cases import STYLES, Case
 from pagedkv.conformance.attention.numeric import BOUNDS
 from pagedkv.conformance.attention.probes import PROBES
 from pagedkv.conformance.attention.relations import RELATIONS
-from pagedkv.conformance.attention.shapes import DEEP, DIMS, LAUNCHES, SMALL, Dims, deep, many, shaped, with_dims
+from pagedkv.conformance.attention.shapes import (
+    DEEP, DIMS, LAUNCHES, SMALL, Dims, aligned, deep, many, shaped, with_dims,
+)  # fmt: skip
 from pagedkv.conformance.attention.writes import WRITES
 from pagedkv.spec.attention_subject import AttentionCapabilities
 from pagedkv.spec.words import ceil_div
@@ -191,15 +193,16 @@ class _Planner:
             yield from self._each(self._declared(("batch_invariance", "split_invariance")), whole)
 
     def _extreme(self) -> Iterator[Check]:
-        """One request past what 16 bits count, and more requests than a scheduler has threads.
+        """One request past what 16 bits count, requests around powers of two, and more than a scheduler has threads.
 
         A bound on sums so long sees no lost token. The probes do, though in 16 bits only where many are lost.
         """
         if not (self.full and self.first):
             return
-        if self.options in ([], ["window"]):
-            yield from self._each(PROBES, deep(self._with(DEEP), several=self.several))
+        if len(self.options) < 2:
+            yield from self._each(PROBES, deep(self._with(DEEP[not self.plain]), several=self.several))
         if self.plain:
+            yield from self._each(PROBES, aligned(self._with(SMALL[0]), several=self.several))
             crowd = many(self._with(SMALL[0]), several=self.several)
             yield from self._each((*self.bounds, *PROBES), crowd)
 

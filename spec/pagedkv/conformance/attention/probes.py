@@ -27,9 +27,12 @@ from pagedkv.spec.attention_subject import RoundingModel
 from pagedkv.spec.rounding import UNIT_ROUNDOFF
 
 TURNS = ("by position", "in runs", "deep")
-"""Of the census: how classes follow each other, and last with logits far below 0."""
+"""Of the census: how classes follow each other, and last without an order, and with logits far below 0. A token that is
+read in the place of one a tile or a run before has the same class in an order, and another one without."""
 
 CODE = 8.0
+SINK = 1024
+"""Tokens that a sink weighs as much as: one that is lost shows in a long request, too."""
 GAP = 160.0
 """Nats between the wanted logit and any other; exp underflows to 0 in float32 beyond 104."""
 
@@ -55,10 +58,10 @@ def one_hot(bench: Bench, case: Case, sweeps: int | None = None) -> int:
 
 
 def census(bench: Bench, case: Case) -> int:
-    """Counts of classes among the positions seen: exact where the number seen is a power of two.
+    """Counts of classes among the positions seen: what the output times their number rounds to.
 
-    Elsewhere, and where partial results are merged through logarithms, the count is what the output times the number
-    seen rounds to; and a count too large for that in the format of the output is within its rounding.
+    It need not be that number itself: partial results may have been divided by others, or merged through logarithms. A
+    count too large to be rounded to, in the format of the output, is within its rounding.
     """
     if case.alibi:  # the weights differ by position
         return 0
@@ -188,14 +191,15 @@ def _classes(case: Case, turn: str) -> tuple[Contents, list[Any]]:
     heads, (dim, columns) = case.num_kv_heads, case.dims
     keys, values, classes = [], [], []
     for length in case.lengths:
-        by = np.arange(length) // (max(1, -(-length // columns)) if turn == "in runs" else 1)
+        by = rng.permutation(length) if turn == "deep" else np.arange(length)
+        by = by // max(1, -(-length // columns)) if turn == "in runs" else by
         column = (by[:, None] + rng.integers(columns, size=heads)) % columns
         value = np.zeros((length, heads, columns), storage(case.dtype))
         np.put_along_axis(value, column[..., None], 1, axis=-1)
         keys.append(cast(rng.standard_normal((length, heads, dim)), case.dtype))
         values.append(value)
         classes.append(column)
-    queries, sink = _zeros(case), 0.0  # the weight of a token
+    queries, sink = _zeros(case), np.log(SINK)
     if turn == "deep":
         queries, sink = tuple(_with_first_column(query, 256.0) for query in queries), -1e30  # no weight
         keys = [_with_first_column(key, -256.0) for key in keys]
@@ -212,14 +216,12 @@ def _with_first_column(rows: Any, value: float) -> Any:
 
 def _count(case: Case, out: Any, classes: Any, sink: bool, model: RoundingModel, where: str) -> int:
     """Compare one row (num_q_heads, value_dim) with the counts of `classes` (seen, num_kv_heads)."""
-    number = len(classes) + sink  # a sink weighs as much as a token
-    exact = number & (number - 1) == 0 and not model.lse_merge
-    roundoff = UNIT_ROUNDOFF[case.dtype] + (0.0 if exact else model.u_weights)
-    leeway, told_apart = (0.0, 1.0 / roundoff) if exact else (0.25, 0.25 / roundoff)
+    number = len(classes) + SINK * sink
+    roundoff = UNIT_ROUNDOFF[case.dtype] + model.u_weights
     for head in range(case.num_q_heads):
         counts = np.bincount(classes[:, head // case.group], minlength=case.dims[1])
         got = out[head].astype(np.float64) * max(number, 1)
-        within = np.where(counts <= told_apart, leeway, 1.01 * roundoff * counts)
+        within = np.maximum(0.25, 1.01 * roundoff * counts)
         wrong = ~(np.abs(got - counts) <= within)
         if wrong.any():
             column = int(np.argmax(wrong))

@@ -5,6 +5,7 @@ goes wrong goes wrong one before or one past a cut. A request may also bring no 
 and no positions.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
@@ -42,8 +43,9 @@ DIMS = (
 """Groups and head dims that are no powers of two, MQA and MHA, blocks smaller and larger than a tile, also such that a
 tile lies in two of them."""
 
-DEEP = Dims(4, 1, 2, 32)
-"""For one long request: a table of many entries, and a code for each position."""
+DEEP = Dims(1, 1, 2, 32), Dims(4, 1, 2, 32)
+"""For one long request: a table of many entries, and a code for each position. First as many blocks, so that neither
+positions nor ids of blocks fit in 16 bits."""
 
 SMALL = tuple(dims for dims in DIMS if dims.block_size < 6 and dims.num_kv_heads * dims.group <= 4)
 """For relations: a short request has several blocks."""
@@ -129,7 +131,18 @@ def deep(base: Case, *, several: bool) -> Case:
     room = _room(base)
     lengths = min(DEEPEST, room), min(4099, room // 4)
     case = replace(base, lengths=lengths, query_lens=(1, 20 if several else 1), split_size=None)
-    return case if base.window is None else replace(case, window=999)
+    return case if base.window is None else replace(case, window=4097)
+
+
+def aligned(base: Case, *, several: bool) -> Case:
+    """Requests around powers of two, where splits and tables are cut; chunks whose first row is at one, and one of many
+    rows."""
+    powers = [2**exponent for exponent in range(7, 13)]
+    pairs = [(700, 300)] if several else []
+    pairs += [(power + past, 1) for power in powers for past in (-1, 0, 1)]
+    pairs += [(power + 3, 3) for power in powers] if several else []
+    lengths, rows = zip(*_roomy(base, pairs), strict=True)
+    return replace(base, lengths=lengths, query_lens=rows, split_size=None)
 
 
 def many(base: Case, *, several: bool) -> Case:
@@ -137,11 +150,15 @@ def many(base: Case, *, several: bool) -> Case:
     block = base.block_size
     turns = [divmod(number, 2 * block + 1) for number in range(MOST_REQUESTS)]
     pairs = [(past + 1, min(past + 1, (1, 1, 2, 1, 5, 1)[turn % 6] if several else 1)) for turn, past in turns]
-    ends = accumulate(block * ceil_div(length, block) for length, _ in pairs)
-    kept = [pair for pair, end in zip(pairs, ends, strict=True) if end <= _room(base)]
     odd = [(0, 1), (2, 5), (0, 2), (block, 0)] if several else [(0, 1)]
-    lengths, rows = zip(*kept, *odd, strict=True)
+    lengths, rows = zip(*_roomy(base, pairs), *odd, strict=True)
     return replace(base, lengths=lengths, query_lens=rows, split_size=None)
+
+
+def _roomy(case: Case, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those before the first that the cache has no room for."""
+    ends = accumulate(case.block_size * ceil_div(length, case.block_size) for length, _ in pairs)
+    return [pair for pair, end in zip(pairs, ends, strict=True) if end <= _room(case)]
 
 
 def _room(case: Case) -> int:
