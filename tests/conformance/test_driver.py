@@ -14,10 +14,10 @@ from pagedkv.conformance.search import exhaustive
 from pagedkv.conformance.search.fuzz import run
 from pagedkv.conformance.search.slices import SLICES
 from pagedkv.spec import (
-    HOLE, Admit, Append, Block, Commit, Config, Copy, Evict, Fork, Free, Lookup, Misuse, Ok, Operation, Outcome,
-    Refused, RequestId,
+    HOLE, Admit, Append, Block, Commit, Config, Copy, Evict, Fork, Free, Identity, Lookup, Misuse, Ok, Operation,
+    Outcome, Refused, RequestId,
 )  # fmt: skip
-from pagedkv.spec.subject import Snapshot
+from pagedkv.spec.subject import Lengths, Snapshot
 
 CONFIG = Config(num_blocks=4, block_size=2)
 PROGRAM = (Admit("a", (1, 2, 3)), Commit("a", 3), Fork("a", "b"), Append("b", (4,)), Free("a"))
@@ -54,12 +54,15 @@ ODD_ANSWERS = [
     _ok(copies=None),
     _ok(copies=((1, 2),)),
     _ok(cached_tokens=0.0),
+    _ok(cached_tokens=10**5000),
+    _ok(slots=(-(10**5000),)),
+    _ok(copies=(Copy(0, 2**63),)),
     _ok(evicted=False),
     _ok(swapped=(1, 2)),
 ]
 
 
-@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=repr)
+@pytest.mark.parametrize("answer", ODD_ANSWERS)
 def test_an_answer_of_the_wrong_form_is_a_violation(answer: Any) -> None:
     subject = type("Odd", (Answering,), {"answer": answer})
     assert violated(subject).law == "the answer is Ok or Refused, one a row"
@@ -189,6 +192,10 @@ MIRRORS = {
     "an array as table": lambda seen: replace(seen, tables={r: np.array(t) for r, t in seen.tables.items()}),
     "tables of the unknown": lambda seen: replace(seen, tables={**seen.tables, "nobody": (0,)}),
     "fractions of blocks": lambda seen: replace(seen, available_blocks=float(seen.available_blocks)),
+    "blocks that no text can show": lambda seen: replace(seen, tables=dict.fromkeys(seen.tables, (10**5000,))),
+    "as many available": lambda seen: replace(seen, available_blocks=10**5000),
+    "as many positions": lambda seen: replace(seen, lengths={r: Lengths(10**5000, 0, 0) for r in seen.lengths}),
+    "an index of such": lambda seen: replace(seen, index={10**5000: Identity("", (1,))}),
     "no index, though declared": lambda seen: replace(seen, index=None),
     "lengths that raise": lambda seen: replace(seen, lengths=Raising(seen.lengths)),
     "references that cannot be shown": lambda seen: replace(seen, references={Unshown(): 1}),
@@ -200,6 +207,11 @@ MIRRORS = {
 def test_an_observation_of_the_wrong_form_is_a_violation(name: str) -> None:
     subject = type("Odd", (Showing,), {"mirror": staticmethod(MIRRORS[name])})
     assert violated(subject).law == "a subject can be observed"
+
+
+def test_an_entry_that_no_text_can_show_is_told_all_the_same() -> None:
+    mirror = staticmethod(lambda seen: replace(seen, index={0: Identity("", (10**5000,))}))
+    assert violated(type("Odd", (Showing,), {"mirror": mirror})).law.startswith("entries name what their block holds")
 
 
 def test_a_subject_cannot_pass_by_hiding_what_was_touched() -> None:

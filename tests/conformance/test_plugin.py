@@ -203,6 +203,7 @@ USERS = {
     "raises": "x = 1\nint('a\\nb')",
     "asks": "import no_such",
     "leaves": "raise SystemExit(2)",
+    "declares": "from pagedkv.spec.subject import Capabilities\nCapabilities(evict=True)",
 }
 """Modules that cannot be imported, and below what is said of each."""
 SAID = {
@@ -210,6 +211,7 @@ SAID = {
     "raises:Mine": "a module that can be imported; ValueError: invalid literal for int() with base 10: 'a\\nb' (",
     "asks:Mine": "a module that can be imported; No module named 'no_such' (",
     "leaves:Mine": "a module that can be imported; SystemExit: 2 (",
+    "declares:Mine": "a module that can be imported; Misuse: evict=True is not allowed: expected False, unless",
     "../raises:Mine": "expected module:factory, both as in an import",
     "raises-it:Mine": "expected module:factory, both as in an import",
     "raises.py:Mine": "expected module:factory, both as in an import",

@@ -62,6 +62,7 @@ GOOD = {"trace": '"t.jsonl"', "line": "2", "law": '"x"', "reason": '"y"'}
         ({"why": '"z"'}, "trace, line, law, reason or law, case, reason, and perhaps subject"),
         ({"line": "1"}, f'known[1].line=1 is not allowed: expected the line of an operation, >= 2, or "{END}"'),
         ({"line": "true"}, "known[1].line=True"),
+        ({"line": "5"}, 'known[1].line=5 is not allowed: expected a line of t.jsonl, which has 4, or "end"'),
         ({"law": "3"}, "known[1].law=3"),
         ({"reason": '" "'}, "a text that is not empty"),
         ({"trace": '"none.jsonl"'}, "known[1].trace='none.jsonl'"),

@@ -48,6 +48,16 @@ def raising(error: BaseException) -> Callable[[Any], Any]:
     return answer
 
 
+class Theirs(Misuse):
+    """Has not what a Misuse has, and cannot be shown."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 WRONG = {
     "raises": (odd(answer=raising(KeyError("x"))), RAISES),
     "exits": (odd(answer=raising(SystemExit(0))), RAISES),
@@ -74,6 +84,15 @@ def test_a_subject_is_judged_as_by_the_driver(name: str) -> None:
     answers = [read_answer(server.answer(line), batch=False).outcomes for line in asked]
     assert Broken(violation.value.law, violation.value.detail, violation.value.kind) in answers
     assert violation.value.law == law
+
+
+def test_a_misuse_of_a_stranger_s_own_is_one_all_the_same() -> None:
+    server = Server(odd(answer=raising(Theirs())))
+    server.answer(write(header_json(CONFIG)))
+    server.answer(b'{"op":"admit","request":"a","tokens":[1]}')
+    misuse = read_answer(server.answer(b'{"op":"append","request":"a","tokens":[2]}'), batch=False).outcomes
+    assert isinstance(misuse, Misuse)
+    assert misuse.argument == "Theirs"
 
 
 def test_ids_that_are_no_text_are_not_made_text() -> None:

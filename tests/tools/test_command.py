@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pagedkv.cli.fuzz import _outcomes
 from pagedkv.cli.inputs import BadInput, subject_factory
 from pagedkv.cli.main import VERBS, main
 from pagedkv.conformance.search.slices import SLICES
@@ -173,6 +174,13 @@ def test_fuzz_prints_what_was_exercised(tmp_path: Path, capsys: pytest.CaptureFi
     main([*FUZZ, "--programs", "5", "--out", str(tmp_path)])
     text = capsys.readouterr().out
     assert all(word in text for word in ("5 programs", "refused", "refusals by reason", "copy-on-writes", "owners"))
+
+
+def test_an_odd_number_of_kinds_leaves_a_place_empty() -> None:
+    counts = dict.fromkeys(("ok", "refused", "misuse"), 1)
+    _, first, last = _outcomes({"admit": counts, "free": counts, "append": counts})
+    assert first.split() == ["admit", "1", "1", "1", "append", "1", "1", "1"]
+    assert last.split() == ["free", "1", "1", "1"]
 
 
 def test_a_capability_that_no_program_exercised_is_a_violation_if_enough_was_run(

@@ -37,6 +37,17 @@ def drawn(text: str) -> list[int]:
     return [int(part.partition(":")[0]) for part in text.split("\n\n")[1:]]
 
 
+def test_lines_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for asked, wrong, told in (
+        ("900-", (), "no operation is in those lines"),
+        ("900", (8,), "lines; 1 of 400 operations"),
+    ):
+        main(["explain", long_trace(tmp_path, wrong), "--lines", asked])
+        printed = capsys.readouterr().out
+        assert told in printed
+        assert drawn(printed) == []
+
+
 def test_of_a_long_trace_the_first_line_that_is_not_as_expected_is_drawn_and_what_leads_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,10 @@
 subject or cannot be imported. So the kit itself depends on no implementation."""
 
 import importlib
-import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pagedkv.conformance.differential.violation import message_of
+from pagedkv.conformance.differential.violation import message_of, own_frame
 from pagedkv.conformance.programs.plans import NEEDS, allows
 from pagedkv.spec import Misuse
 from pagedkv.spec.subject import Capabilities, SubjectFactory
@@ -86,10 +85,10 @@ def no_subject(made: Any) -> str:
 
 def _place(error: BaseException) -> str:
     """Where it was raised, unless that is nowhere but here."""
-    if isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames[1:] else ""
+    frame = own_frame(error)
+    return f" ({frame.filename}, line {frame.lineno})" if frame and not frame.filename.startswith("<") else ""
 
 
 EXTRAS: Final[Mapping[str, str]] = {

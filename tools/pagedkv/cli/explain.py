@@ -116,7 +116,8 @@ def chosen(steps: Sequence["Step"], asked: tuple[int, float] | None) -> tuple[Se
         is_or_are = "is" if len(wrong) == 1 else "are"
         of_all = f"{len(wrong)} of {counted(len(steps), 'operations')} {is_or_are} not as expected"
     if asked:
-        return within(steps, *asked), of_all
+        drawn = within(steps, *asked)
+        return drawn, of_all if drawn else f"no operation is in those lines{f'; {of_all}' if of_all else ''}"
     if len(steps) <= LONG:
         return steps, ""
     end = wrong[0] if wrong else len(steps) - 1

@@ -168,7 +168,7 @@ def _outcomes(operations: Mapping[str, Mapping[str, int]]) -> list[str]:
     head = ("operation", "ok", "refused", "misuse")
     rows: list[tuple[object, ...]] = [(*head, "   operation", *head[1:])]
     for left, right in zip(kinds[:half], [*kinds[half:], ""][:half], strict=True):
-        counts = [operations.get(kind, {}).get(outcome, 0) for kind in (left, right) for outcome in head[1:]]
+        counts = [operations[kind].get(each, 0) if kind else "" for kind in (left, right) for each in head[1:]]
         rows.append((left, *counts[:3], f"   {right}", *counts[3:]))
     return columns(rows)
 

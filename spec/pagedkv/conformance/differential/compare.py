@@ -10,6 +10,7 @@ from pagedkv.spec import (
     Ok, Operation, Outcome, Permute, Pin, Preempt, Reason, Refused, RequestId, Reserve, ResetPrefixIndex, Resume, State,
     Truncate, Unpin, available, permutation,
 )  # fmt: skip
+from pagedkv.spec.misuse import shown
 from pagedkv.spec.subject import BlockManagerSubject, Lengths, Snapshot
 
 
@@ -192,13 +193,15 @@ def _table(request: RequestId, table: tuple[int, ...], expected: tuple[int, ...]
 
 def _pool(seen: Snapshot, state: State) -> Difference | None:
     if seen.available_blocks != available(state):
-        shown = counted(seen.available_blocks, "blocks")
-        return Difference("counts add up", f"{shown} available, expected {available(state)}")
+        blocks = counted(seen.available_blocks, "blocks")
+        return Difference("counts add up", f"{blocks} available, expected {available(state)}")
     if seen.references is not None and (references := _without_late(seen, state)) != state.references:
         return Difference("references = table occurrences + pins", f"{references} is not {state.references}")
     if seen.index is not None and dict(seen.index) != state.entries:
         wrong = {b: i for b, i in seen.index.items() if state.entries.get(b) != i}
-        return Difference("entries name what their block holds, once it is computed", f"unexpected entries {wrong}")
+        return Difference(
+            "entries name what their block holds, once it is computed", f"unexpected entries {shown(wrong)}"
+        )
     return None
 
 

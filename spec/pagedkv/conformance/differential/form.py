@@ -9,6 +9,8 @@ from pagedkv.spec import Copy, Identity, Ok, Reason, Refused
 from pagedkv.spec.misuse import shown
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
 
+INT = "an int of 64 bits"
+
 
 def malformed_answer(answer: object, rows: int) -> str | None:
     """What is wrong with the form of the outcomes of an operation (of `rows` rows), or None."""
@@ -23,10 +25,10 @@ def _malformed_outcome(outcome: object) -> str | None:
     if not isinstance(outcome, Ok):
         return f"{shown(outcome)} is neither Ok nor Refused"
     for name in ("cached_tokens", "evicted"):
-        if type(getattr(outcome, name)) is not int:
-            return f"{name} is {shown(getattr(outcome, name))}, not an int"
+        if not _are_ints((getattr(outcome, name),)):
+            return f"{name} is {shown(getattr(outcome, name))}, not {INT}"
     if not _are_ints(outcome.slots):
-        return f"slots is {shown(outcome.slots)}, not a tuple of int"
+        return f"slots is {shown(outcome.slots)}, not a tuple, each {INT}"
     for name in ("copies", "remapped", "swapped"):
         pairs = getattr(outcome, name)
         if type(pairs) is not tuple or not all(isinstance(pair, Copy) and _are_ints(tuple(pair)) for pair in pairs):
@@ -42,15 +44,16 @@ def malformed_snapshot(seen: object, capabilities: Capabilities, *, whole: bool)
         value = getattr(seen, name)
         if not isinstance(value, Mapping) and not (value is None and name in ("references", "index")):
             return f"{name} is {shown(value)}, not a mapping"
-    if type(seen.available_blocks) is not int:
-        return f"available_blocks is {shown(seen.available_blocks)}, not an int"
+    if not _are_ints((seen.available_blocks,)):
+        return f"available_blocks is {shown(seen.available_blocks)}, not {INT}"
     if not all(map(_is_lengths, seen.lengths.values())):
         return f"lengths are {shown(dict(seen.lengths))}, not of Lengths"
     wrong = {r: table for r, table in seen.tables.items() if r not in seen.lengths or not _are_ints(table)}
     if wrong:
-        return f"tables {shown(wrong)} are not tuples of int, of requests that have lengths"
-    if not all(isinstance(identity, Identity) for identity in (seen.index or {}).values()):
-        return f"index is {shown(dict(seen.index or {}))}, whose values are not of Identity"
+        return f"tables {shown(wrong)} are not tuples, each {INT}, of requests that have lengths"
+    index = seen.index or {}
+    if not _are_ints(tuple(index)) or not all(isinstance(identity, Identity) for identity in index.values()):
+        return f"index is {shown(dict(index))}, not an Identity for each block"
     if not _are_ints(tuple(seen.references or ())) or not _are_ints(tuple((seen.references or {}).values())):
         return f"references are {shown(dict(seen.references or {}))}, not a count for each block"
     if whole and capabilities.reports_index and seen.index is None:
@@ -74,8 +77,14 @@ def _is_lengths(lengths: object) -> bool:
     if not isinstance(lengths, Lengths):
         return False
     numbers = (lengths.length, lengths.reserved, lengths.computed)
-    return all(isinstance(number, Integral) for number in numbers) and isinstance(lengths.resident, bool)
+    integers = all(isinstance(number, Integral) and abs(number) < 2**63 for number in numbers)
+    return integers and isinstance(lengths.resident, bool)
 
 
 def _are_ints(values: object) -> bool:
-    return type(values) is tuple and set(map(type, values)) <= {int}
+    return type(values) is tuple and set(map(type, values)) <= {int} and (not values or _fit(min(values), max(values)))
+
+
+def _fit(least: int, most: int) -> bool:
+    """Nothing is found of a number that no text can show."""
+    return least >= -(2**63) and most < 2**63

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pagedkv.spec import Misuse, Operation
+from pagedkv.spec import Misuse, Operation, misuse
 from pagedkv.spec.misuse import shown
 
 RAISES: Final = "misuse raises Misuse, and nothing else is raised"
@@ -17,7 +17,8 @@ COPIED: Final = "a subject that has copy can be copied"
 
 MOST: Final = 2_000
 """Characters of a detail."""
-KIT: Final = str(Path(__file__).parents[1])
+KIT: Final = str(Path(__file__).parents[1]), str(Path(misuse.__file__).parent)
+"""And the specification, which refuses what is declared wrong."""
 INSTALLED: Final = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -82,6 +83,12 @@ def raised_at(crash: BaseException) -> str:
 
     Own is what is neither of this kit nor installed.
     """
+    own = own_frame(crash)
+    return f" ({Path(own.filename).name}:{own.lineno} in {own.name})" if own else ""
+
+
+def own_frame(crash: BaseException) -> traceback.FrameSummary | None:
+    """The last frame in a file of the subject's own, else the last that is not of this kit, if there is one."""
     frames = [frame for frame in traceback.extract_tb(crash.__traceback__) if not frame.filename.startswith(KIT)]
-    own = [frame for frame in frames if not frame.filename.startswith((*INSTALLED, "<frozen"))] or frames
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name})" if own else ""
+    own = [frame for frame in frames if not frame.filename.startswith((*INSTALLED, "<"))] or frames
+    return own[-1] if own else None

@@ -73,6 +73,9 @@ def _read(file: Path, where: str, entry: Mapping[str, Any]) -> KnownFailure:
         if isinstance(error, TraceError):
             raise
         raise Misuse(f"{where}.trace", entry["trace"], f"a file beside {file} ({error})") from error
+    last = max((each.number for each in trace.lines), default=1)
+    if line != END and line > last:
+        raise Misuse(f"{where}.line", line, f'a line of {entry["trace"]}, which has {last}, or "{END}"')
     at = None if line == END else line
     return KnownFailure(entry["trace"], trace, at, entry["law"], entry["reason"], entry.get("subject"))
 

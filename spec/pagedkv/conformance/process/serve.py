@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
 from pagedkv.conformance.differential.compare import subject_call
 from pagedkv.conformance.differential.form import malformed_answer, malformed_snapshot
-from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES, Violation, told
+from pagedkv.conformance.differential.violation import ANSWERS, OBSERVED, RAISES, Violation, message_of, told
 from pagedkv.conformance.importing import imported, no_subject
 from pagedkv.conformance.process.ending import ending
 from pagedkv.conformance.process.protocol import Answer, Broken, Json, answer_json, capabilities_json, read, write
@@ -64,7 +64,7 @@ class Server:
                     raise Violation(RAISES, wrong)
                 capabilities = made.capabilities
         except Misuse as misuse:
-            return answer_json(Answer(misuse), batch=False)
+            return answer_json(Answer(_whole(misuse)), batch=False)
         except Violation as failure:
             return answer_json(Answer(_broken(failure)), batch=False)
         self.subject, self.config, self.capabilities = made, config, capabilities
@@ -114,11 +114,25 @@ def _answered(call: Callable[[], Any], rows: int) -> Answer:
         with told(RAISES, "the subject", None):
             outcomes = call()
     except Misuse as misuse:
-        return Answer(misuse)
+        return Answer(_whole(misuse))
     except Violation as failure:
         return Answer(_broken(failure))
     wrong = malformed_answer(outcomes, rows)
     return Answer(Broken(ANSWERS, wrong) if wrong else tuple(outcomes))
+
+
+def _whole(misuse: Misuse) -> Misuse:
+    """A subclass of a stranger's may have forgotten the argument, or raise at what it says."""
+    try:
+        argument, _ = misuse.argument, str(misuse)
+    except Exception:
+        argument = None
+    usual = isinstance(argument, str)
+    return (
+        misuse
+        if usual
+        else Misuse(type(misuse).__name__, message_of(misuse), "an argument, a value and what is allowed")
+    )
 
 
 def _broken(failure: Violation) -> Broken:
