@@ -52,7 +52,7 @@ ODD_ANSWERS = [
     _ok(slots=np.array([3])),
     _ok(slots=(3.0,)),
     _ok(copies=None),
-    _ok(copies=((1, 2),)),  # equal to a Copy, which is why the form is asked for by type
+    _ok(copies=((1, 2),)),
     _ok(cached_tokens=0.0),
     _ok(copies=(Copy(0, 2**63),)),
     _ok(evicted=False),
@@ -60,7 +60,7 @@ ODD_ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("answer", ODD_ANSWERS)
+@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=repr)
 def test_an_answer_of_the_wrong_form_is_a_violation(answer: Any) -> None:
     subject = type("Odd", (Answering,), {"answer": answer})
     assert violated(subject).law == "the answer is Ok or Refused, one a row"

@@ -155,20 +155,21 @@ def of_a_finalizer(callback: Callable[..., None]) -> None:
     gc.collect()
 
 
-CALLING_BACK = [of_the_collector, of_a_weak_reference, of_a_finalizer]
+CALLING_BACK = [(of_the_collector, [("start",), ("stop",)]), (of_a_weak_reference, [()]), (of_a_finalizer, [()])]
+"""And with what: a phase of the collection, or nothing that can be named beforehand."""
 
 
-@pytest.mark.parametrize("calls_back", CALLING_BACK)
+@pytest.mark.parametrize(("calls_back", "calls"), CALLING_BACK)
 def test_what_is_called_while_garbage_is_collected_is_neither_interrupted_nor_counted(
-    calls_back: Callable[[Callable[..., None]], None],
+    calls_back: Callable[[Callable[..., None]], None], calls: list[tuple[str, ...]]
 ) -> None:
     """What is raised in it is lost, and a warning: an error, here. It grows with what all others have left."""
     gc.collect()
-    ended: list[object] = []
+    ended: list[tuple[object, ...]] = []
 
     def callback(*given: object) -> None:
         computes()
-        ended.append(given)
+        ended.append(tuple(each for each in given if isinstance(each, str)))
 
     def calls_back_and_spins() -> None:
         calls_back(callback)
@@ -176,9 +177,10 @@ def test_what_is_called_while_garbage_is_collected_is_neither_interrupted_nor_co
 
     with in_time(None, 0.04):
         calls_back(callback)
-    assert ended
+    assert ended == calls
     with pytest.raises(Violation, match="no answer"), in_time(None, 0.04):
         calls_back_and_spins()
+    assert ended == calls * 2
 
 
 def test_what_hangs_while_garbage_is_collected_is_interrupted_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,10 @@ def test_misuse_and_broken_laws_are_read_as_they_were_written(
     assert read_answer(write(answer_json(broken, batch=batch)), batch=batch) == broken
 
 
+def test_a_copy_of_a_plain_pair_is_not_a_copy() -> None:
+    assert Copy(1, 2) == (1, 2)  # equal, which is why the form is asked for by type
+
+
 _declared = st.fixed_dictionaries(
     {
         **{f.name: st.booleans() for f in fields(Capabilities) if isinstance(f.default, bool)},

@@ -191,8 +191,8 @@ def _classes(case: Case, turn: str) -> tuple[Contents, list[Any]]:
     heads, (dim, columns) = case.num_kv_heads, case.dims
     keys, values, classes = [], [], []
     for length in case.lengths:
-        by = rng.permutation(length) if turn == "deep" else np.arange(length)
-        by = by // max(1, -(-length // columns)) if turn == "in runs" else by
+        run = max(1, -(-length // columns)) if turn == "in runs" else 1
+        by = rng.permutation(length) if turn == "deep" else np.arange(length) // run
         column = (by[:, None] + rng.integers(columns, size=heads)) % columns
         value = np.zeros((length, heads, columns), storage(case.dtype))
         np.put_along_axis(value, column[..., None], 1, axis=-1)

@@ -10,6 +10,8 @@ from pagedkv.spec.misuse import shown
 from pagedkv.spec.subject import Capabilities, Lengths, Snapshot
 
 INT = "an int of 64 bits"
+INTS = range(-(2**63), 2**63)
+"""What is larger than that no text may be able to show."""
 
 
 def malformed_answer(answer: object, rows: int) -> str | None:
@@ -77,14 +79,11 @@ def _is_lengths(lengths: object) -> bool:
     if not isinstance(lengths, Lengths):
         return False
     numbers = (lengths.length, lengths.reserved, lengths.computed)
-    integers = all(isinstance(number, Integral) and abs(number) < 2**63 for number in numbers)
+    integers = all(isinstance(number, Integral) and int(number) in INTS for number in numbers)
     return integers and isinstance(lengths.resident, bool)
 
 
 def _are_ints(values: object) -> bool:
-    return type(values) is tuple and set(map(type, values)) <= {int} and (not values or _fit(min(values), max(values)))
-
-
-def _fit(least: int, most: int) -> bool:
-    """Nothing is found of a number that no text can show."""
-    return least >= -(2**63) and most < 2**63
+    if type(values) is not tuple or not set(map(type, values)) <= {int}:
+        return False
+    return not values or (min(values) in INTS and max(values) in INTS)

